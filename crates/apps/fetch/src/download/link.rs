@@ -66,6 +66,13 @@ impl<Id: Copy> Link<Id> {
         matches!(&self.inner, Inner::Http1(http1) if http1.is_closed())
     }
 
+    /// Nobody is to go on with it. What is given up idle otherwise, another download may use.
+    pub(crate) fn give_up(&mut self) {
+        if let Inner::Http1(http1) = &mut self.inner {
+            http1.give_up();
+        }
+    }
+
     /// Asks. If that fails, the next events say so.
     pub(crate) async fn ask(&mut self, id: Id, request: Request) {
         match &mut self.inner {

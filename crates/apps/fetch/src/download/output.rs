@@ -26,7 +26,7 @@ pub enum Target {
         resume: bool,
     },
     /// To whoever takes it in order while it comes.
-    Stream(Box<dyn AsyncWrite + Send + Unpin>),
+    Stream(Box<dyn AsyncWrite + Send + Sync + Unpin>),
 }
 
 /// A digest while bytes come in order.
@@ -66,14 +66,14 @@ pub(super) enum Output {
 
 /// What comes in any order goes out in order.
 pub(super) struct Ordered {
-    to: Box<dyn AsyncWrite + Send + Unpin>,
+    to: Box<dyn AsyncWrite + Send + Sync + Unpin>,
     next: u64,
     held: BTreeMap<u64, Bytes>,
     hashers: Vec<(DigestAlgorithm, Hasher)>,
 }
 
 impl Ordered {
-    pub(super) fn new(to: Box<dyn AsyncWrite + Send + Unpin>) -> Self {
+    pub(super) fn new(to: Box<dyn AsyncWrite + Send + Sync + Unpin>) -> Self {
         let hashers = [DigestAlgorithm::Sha256, DigestAlgorithm::Sha512];
         Self {
             to,
@@ -169,6 +169,15 @@ impl Output {
 
 pub(super) fn unwritten(file: &PartFile, cause: io::Error) -> DownloadError {
     DownloadError::Write { place: file.place().into(), cause }
+}
+
+/// Compares what is all there already.
+pub(super) fn check(bytes: &[Bytes], digests: &[Digest]) -> Result<(), DownloadError> {
+    digests.iter().try_for_each(|digest| {
+        let mut hasher = Hasher::new(digest.algorithm);
+        bytes.iter().for_each(|bytes| hasher.update(bytes));
+        compare(digest, &hasher.finish())
+    })
 }
 
 fn hash(mut file: std::fs::File, algorithm: DigestAlgorithm, total: u64) -> io::Result<Vec<u8>> {

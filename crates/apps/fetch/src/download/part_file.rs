@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Version;
@@ -66,6 +67,11 @@ impl PartFile {
         let len = file.metadata()?.len();
         left.ranges.remove(len..u64::MAX);
         Ok((Self { place: place.into(), parts, record, file }, left))
+    }
+
+    /// Whether an earlier attempt left something of a file.
+    pub(super) fn is_left(place: &Path) -> bool {
+        fs::symlink_metadata(beside(place, ".parts.json")).is_ok()
     }
 
     /// Where the file will be.
@@ -137,12 +143,45 @@ impl PartFile {
     }
 }
 
+/// Puts a file at its place whose bytes are all there. Whoever looks there finds it whole, or what was there before.
+pub(super) fn place_whole(place: &Path, bytes: &[Bytes]) -> io::Result<()> {
+    let parts = beside(place, ".parts");
+    let mut file = match open_locked(OpenOptions::new().create_new(true), &parts) {
+        Ok(file) if is_named(&file, &parts) => file,
+        Err(error) if !matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::WouldBlock) => {
+            return Err(error);
+        }
+        // An earlier attempt left some.
+        Ok(_) | Err(_) => {
+            let (file, _) = PartFile::open(place, "", false)?;
+            let mut at = 0;
+            for bytes in bytes {
+                file.write(at, bytes)?;
+                at += bytes.len() as u64;
+            }
+            return file.finish(at);
+        }
+    };
+    let written = bytes.iter().try_for_each(|bytes| file.write_all(bytes));
+    // Who could read the file before still can, and nobody else.
+    let written = written.and_then(|()| match fs::metadata(place) {
+        Ok(before) => file.set_permissions(before.permissions()),
+        Err(_) => Ok(()),
+    });
+    written.and_then(|()| fs::rename(&parts, place)).inspect_err(|_| {
+        // What was wrong is said already.
+        let _ = remove(&parts);
+    })
+}
+
 /// Opens a file for this process alone.
 fn open_alone(place: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
+    open_locked(OpenOptions::new().read(true).create(true).truncate(false), place)
+}
+
+fn open_locked(options: &mut OpenOptions, place: &Path) -> io::Result<File> {
     // A link of somebody else's leads elsewhere.
-    options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
-    let file = options.open(place)?;
+    let file = options.write(true).custom_flags(libc::O_NOFOLLOW).open(place)?;
     // Two that write one file would mix two versions.
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => {
@@ -214,5 +253,33 @@ mod tests {
         let saved = file.save("http://192.0.2.1/", &Version::default(), &Ranges::new());
         assert!(saved.is_err());
         assert!(!beside(&file.record, ".new").exists());
+    }
+
+    #[test]
+    fn a_whole_file_takes_the_place_of_what_was_there_and_leaves_nothing_beside_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = folder.path().join("file");
+        let names = || fs::read_dir(folder.path()).expect("a folder").count();
+        let bytes = [Bytes::from_static(b"one "), Bytes::from_static(b"two")];
+        place_whole(&place, &bytes).expect("a file");
+        assert_eq!((fs::read(&place).expect("a file"), names()), (b"one two".to_vec(), 1));
+        // Longer parts of an earlier attempt, and its record.
+        fs::write(beside(&place, ".parts"), [0; 100]).expect("parts");
+        fs::write(beside(&place, ".parts.json"), "{}").expect("a record");
+        fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a file");
+        place_whole(&place, &bytes[1..]).expect("a file");
+        assert_eq!((fs::read(&place).expect("a file"), names()), (b"two".to_vec(), 1));
+        place_whole(&place, &[]).expect("a file");
+        let found = fs::metadata(&place).expect("a file");
+        assert_eq!((found.len(), found.mode() & 0o777), (0, 0o600));
+        // Somebody else is at it.
+        let _held = PartFile::open(&place, "http://192.0.2.1/", false).expect("parts");
+        assert!(place_whole(&place, &bytes).is_err());
+        assert_eq!(fs::metadata(&place).expect("a file").len(), 0);
+        // No file can be where a folder is.
+        let place = folder.path().join("folder");
+        fs::create_dir(&place).expect("a folder");
+        assert!(place_whole(&place, &bytes).is_err());
+        assert!(!beside(&place, ".parts").exists());
     }
 }

@@ -140,6 +140,7 @@ async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
     tell: &impl Fn(Event) -> T,
 ) -> Option<bool> {
     tell(Event::Opened { round_trip: wire.round_trip() }).await.ok()?;
+    let was_used = wire.was_used();
     let mut link = Link::begin(wire).await;
     let (mut answers, mut complete, mut unanswered) = (0, 0, 0);
     let mut is_truncated = false;
@@ -156,6 +157,7 @@ async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
                     continue;
                 }
                 Command::Renew { connection: meant, pause } if meant == connection => {
+                    link.give_up();
                     drop(link);
                     sleep(pause).await;
                     return Some(true);
@@ -191,11 +193,15 @@ async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
         };
         tell(event).await.ok()?;
     };
+    link.give_up();
+    // One that was kept for this download, and ended before, is nobody's mistake.
+    let was_over = was_used && answers == 0 && link.is_closed_by_server();
+    let cause = cause.filter(|_| !was_over);
     // Where the network is lost, that says nothing of the server.
     let left_unasked = link.is_closed_by_server() && (1..=2).contains(&answers) && unanswered > 0;
     tell(Event::Lost { cause, left_unasked }).await.ok()?;
     // A server that ends each answer too early is not asked again at once.
-    Some(complete > 0)
+    Some(complete > 0 || was_over)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Downloads from servers of all kinds, over two ways that both lead through the loopback interface.
 
 mod http2;
+mod many;
 mod server;
 
 use std::fs;

@@ -19,6 +19,14 @@ pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {
     fn protocol(&self) -> Protocol {
         Protocol::Http1
     }
+    /// Answers came over it before, for another download. It may have ended since, which says nothing of its server.
+    fn was_used(&self) -> bool {
+        false
+    }
+    /// Whether nothing is under way on it: then whoever gives it up leaves it to the next download.
+    fn set_idle(&mut self, is_idle: bool) {
+        let _ = is_idle;
+    }
 }
 
 /// The future of [`Dial::lost`].

@@ -24,6 +24,7 @@ pub(super) struct Http1<Id> {
     cause: Option<String>,
     /// The server ended it, and no network.
     is_closed: bool,
+    was_answered: bool,
 }
 
 impl<Id: Copy> Http1<Id> {
@@ -36,6 +37,7 @@ impl<Id: Copy> Http1<Id> {
             buffer: BytesMut::new(),
             cause: None,
             is_closed: false,
+            was_answered: false,
         }
     }
 
@@ -54,9 +56,15 @@ impl<Id: Copy> Http1<Id> {
         self.is_closed
     }
 
+    /// Nobody is to go on with it.
+    pub(super) fn give_up(&mut self) {
+        self.wire.set_idle(false);
+    }
+
     /// Asks. If that fails, the next events say so.
     pub(super) async fn ask(&mut self, id: Id, request: Request) {
         self.asked.push_back((self.http.request(request), id));
+        self.wire.set_idle(false);
         if let Err(error) = self.send().await {
             self.handle_lost(&error);
         }
@@ -65,11 +73,14 @@ impl<Id: Copy> Http1<Id> {
     /// What happens next; none if it is over. Nothing is lost if nobody waits for the end of this.
     pub(super) async fn next(&mut self) -> Option<Event<Id>> {
         loop {
+            let is_idle = self.was_answered && self.http.is_open() && self.http.outstanding() == 0;
+            self.wire.set_idle(is_idle);
             while let Some(event) = self.http.poll_event() {
                 let at = self.asked.iter().position(|(known, _)| known == event.id());
                 let Some(&(_, id)) = at.and_then(|at| self.asked.get(at)) else { continue };
                 if let (Some(at), false) = (at, matches!(event, Event::Head { .. } | Event::Data { .. })) {
                     self.asked.remove(at);
+                    self.was_answered |= matches!(event, Event::End { .. });
                 }
                 return Some(event.with_id(id));
             }

@@ -110,6 +110,11 @@ impl Server {
         self.shared.requests.lock().expect("a lock").clone()
     }
 
+    /// How many there were.
+    pub(super) fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
     pub(super) fn replace(&self, file: Vec<u8>, etag: &str) {
         *self.shared.file.lock().expect("a lock") = (file, Some(etag.into()));
     }

@@ -1,0 +1,305 @@
+//! One after another, as long as there are files.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use super::shared::{Chosen, Shared};
+use super::small::{self, Broken, Small};
+use super::wanted::{Ended, Wanted};
+use crate::answer::{Answer, Digest};
+use crate::download::asking::RequestFields;
+use crate::download::error::DownloadError;
+use crate::download::options::{Options, Progress};
+use crate::download::output::{Target, check};
+use crate::download::part_file::{PartFile, place_whole};
+use crate::download::redirection;
+use crate::download::single::{MAX_REDIRECTS, download};
+use crate::net::Protocol;
+use crate::schedule::Ranges;
+use crate::shown::without_user;
+
+/// Where there is another way, nothing may come for so many times what a file takes.
+const MOST_TIMES: u32 = 8;
+/// And at least for so long.
+const LEAST_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Fetches files until there are no more.
+pub(super) async fn work(shared: Arc<Shared>) {
+    while let Some((number, file)) = shared.next() {
+        let begun = Instant::now();
+        let too_late = shared.options().most_time.map(|most| begun + most);
+        let small = async {
+            tokio::select! {
+                biased;
+                ended = fetch_small(&shared, file) => ended,
+                () = shared.stopped() => Ok(Err(DownloadError::Interrupted { kept: None }).into()),
+            }
+        };
+        let ended = match too_late {
+            Some(at) => timeout_at(at, small).await.unwrap_or_else(|_| {
+                let most = shared.options().most_time.unwrap_or_default();
+                Ok(Err(DownloadError::TooLong(most)).into())
+            }),
+            None => small.await,
+        };
+        let Fetched { bytes, result } = match ended {
+            Ok(fetched) => fetched,
+            // It has its own way to end early, and keeps what came.
+            Err(Rest { came_bytes, resume }) => {
+                let fetched = fetch_any(&shared, file, resume).await;
+                Fetched { bytes: came_bytes + fetched.bytes, ..fetched }
+            }
+        };
+        shared.tell_end(Ended { number, bytes, took: begun.elapsed(), result });
+    }
+}
+
+/// How much came, and what of it.
+struct Fetched {
+    bytes: u64,
+    result: Result<Vec<Digest>, DownloadError>,
+}
+
+impl From<Result<Vec<Digest>, DownloadError>> for Fetched {
+    fn from(result: Result<Vec<Digest>, DownloadError>) -> Self {
+        Self { bytes: 0, result }
+    }
+}
+
+/// What is to come as any download does.
+struct Rest {
+    /// Is there already.
+    came_bytes: u64,
+    resume: bool,
+}
+
+/// What came over one way, or why nobody brings it; or else that it is not so simple.
+async fn fetch_small(shared: &Shared, file: &Wanted) -> Result<Fetched, Rest> {
+    let all = Rest { came_bytes: 0, resume: file.resume };
+    // What is left of it may be all but its end.
+    if shared.are_few() || file.resume && PartFile::is_left(&file.place) {
+        return Err(all);
+    }
+    let mut url = file.url.clone();
+    for _ in 0..MAX_REDIRECTS {
+        match ask(shared, file, &url).await {
+            Asked::Ended(fetched) => return Ok(fetched),
+            Asked::Elsewhere(to) => url = to,
+            Asked::Begun(came_bytes) => return Err(Rest { came_bytes, resume: true }),
+            Asked::NotSimple => return Err(all),
+        }
+    }
+    Err(all)
+}
+
+/// What one request brought.
+enum Asked {
+    Ended(Fetched),
+    Elsewhere(Url),
+    /// So much of a larger file is written down.
+    Begun(u64),
+    NotSimple,
+}
+
+async fn ask(shared: &Shared, file: &Wanted, url: &Url) -> Asked {
+    if let Some(error) = shared.unreachable(url) {
+        return Asked::Ended(Err(error).into());
+    }
+    let options = shared.options();
+    let asking = RequestFields::new(file.url.clone(), options.fields.clone()).asking(url);
+    let (mut tried, mut causes) = (Vec::new(), Vec::new());
+    let mut was_reached = false;
+    while let Some(chosen) = shared.choose(&tried) {
+        let range = small::ASKED.to_field();
+        let request = match asking.request(&*chosen.way, None, Some(&range)) {
+            Ok(request) => request,
+            Err(error) => {
+                shared.note_left(chosen.at);
+                return Asked::Ended(Err(error.into()).into());
+            }
+        };
+        match attempt(shared, &chosen, url, request).await {
+            Ok((answer, took)) => return settle(shared, file, url, &chosen, answer, took).await,
+            Err(Failed::Connecting(cause)) => {
+                shared.note_failed(chosen.at, cause.clone());
+                causes.push(cause);
+            }
+            Err(Failed::Answering(cause)) => {
+                was_reached = true;
+                shared.note_failed(chosen.at, format!("{}: {cause}", chosen.way.name()));
+            }
+        }
+        tried.push(chosen.at);
+    }
+    if was_reached || options.retries > 0 || causes.is_empty() {
+        return Asked::NotSimple;
+    }
+    shared.note_unreachable(url, &causes);
+    Asked::Ended(Err(DownloadError::Unreachable(causes)).into())
+}
+
+enum Failed {
+    Connecting(String),
+    Answering(String),
+}
+
+/// Asks over one way. A connection that was kept, and ended meanwhile, is replaced.
+async fn attempt(
+    shared: &Shared,
+    chosen: &Chosen,
+    url: &Url,
+    request: crate::http1::Request,
+) -> Result<(Small, Duration), Failed> {
+    let mut losses = chosen.losses.clone();
+    losses.mark_unchanged();
+    let most = chosen.takes.map_or(LEAST_PATIENCE, |takes| (takes * MOST_TIMES).max(LEAST_PATIENCE));
+    let silence = shared.options().silence;
+    let patience =
+        if chosen.has_others { Some(silence.map_or(most, |silence| most.min(silence))) } else { silence };
+    let work = async {
+        loop {
+            let mut wire = match chosen.way.dial(url).await {
+                Ok(wire) => wire,
+                Err(error) => return Err(Failed::Connecting(error.to_string())),
+            };
+            if !wire.was_used() {
+                shared.note_connected(chosen.at, url);
+            }
+            // Each of its connections would want all requests, and not one at a time.
+            if wire.protocol() == Protocol::Http2 {
+                return Ok((Small::Unusable, Duration::ZERO));
+            }
+            let asked = Instant::now();
+            match small::ask(&mut *wire, request.clone(), patience).await {
+                Ok(answer) => return Ok((answer, asked.elapsed())),
+                Err(Broken::Unanswered(_)) if wire.was_used() => {}
+                Err(Broken::Silent) => return Err(Failed::Answering("nothing comes".into())),
+                Err(Broken::Unanswered(cause) | Broken::Cut(cause)) => return Err(Failed::Answering(cause)),
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        answer = work => answer,
+        _ = losses.changed() => Err(Failed::Answering("the interface is lost".into())),
+    }
+}
+
+/// What becomes of an answer.
+async fn settle(
+    shared: &Shared,
+    file: &Wanted,
+    url: &Url,
+    chosen: &Chosen,
+    answer: Small,
+    took: Duration,
+) -> Asked {
+    let options = shared.options();
+    match answer {
+        Small::File { answer, bytes, is_whole } if answer.version.encoding().is_none() => {
+            let count: u64 = bytes.iter().map(|bytes| bytes.len() as u64).sum();
+            shared.note_brought(chosen.at, took, count);
+            match is_whole {
+                true => Asked::Ended(Fetched { bytes: count, result: keep(file, &answer, &bytes, options) }),
+                false if count > 0 && begin(file, &answer, &bytes) => Asked::Begun(count),
+                false => Asked::NotSimple,
+            }
+        }
+        Small::Empty => {
+            shared.note_brought(chosen.at, took, 0);
+            let kept = check(&[], &options.digests).and_then(|()| place(file, &[]));
+            Asked::Ended(kept.map(|()| options.digests.clone()).into())
+        }
+        Small::Other(head) => {
+            shared.note_left(chosen.at);
+            let is_temporary = matches!(head.status, 408 | 429 | 500 | 502 | 503 | 504);
+            // On one network something else may answer.
+            if !shared.is_proven(chosen.at) || is_temporary && options.retries > 0 {
+                return Asked::NotSimple;
+            }
+            let shown = without_user(url);
+            match head.status {
+                301 | 302 | 303 | 307 | 308 => match redirection::to(&head, url) {
+                    Ok(to) => Asked::Elsewhere(to),
+                    Err(problem) => Asked::Ended(Err(DownloadError::Redirect { url: shown, problem }).into()),
+                },
+                status => Asked::Ended(Err(DownloadError::Refused { url: shown, status }).into()),
+            }
+        }
+        Small::File { .. } | Small::Unusable => {
+            shared.note_left(chosen.at);
+            Asked::NotSimple
+        }
+    }
+}
+
+/// Compares a file that is all there, and writes it.
+fn keep(
+    file: &Wanted,
+    answer: &Answer,
+    bytes: &[Bytes],
+    options: &Options,
+) -> Result<Vec<Digest>, DownloadError> {
+    let mut digests = options.digests.clone();
+    if options.verifies {
+        for told in &answer.digests {
+            match digests.iter().find(|known| known.algorithm == told.algorithm) {
+                Some(known) if known.value != told.value => {
+                    let (url, algorithm) = (without_user(&file.url), told.algorithm);
+                    return Err(DownloadError::TwoDigests { url, algorithm });
+                }
+                Some(_) => {}
+                None => digests.push(told.clone()),
+            }
+        }
+    }
+    check(bytes, &digests)?;
+    place(file, bytes)?;
+    Ok(digests)
+}
+
+fn place(file: &Wanted, bytes: &[Bytes]) -> Result<(), DownloadError> {
+    place_whole(&file.place, bytes).map_err(|cause| DownloadError::Write { place: file.place.clone(), cause })
+}
+
+/// Leaves the beginning of a larger file as an earlier attempt would. False if nobody could go on with it.
+fn begin(file: &Wanted, answer: &Answer, bytes: &[Bytes]) -> bool {
+    if answer.version.validator().is_none() || answer.version.total().is_none() {
+        return false;
+    }
+    let url = without_user(&file.url);
+    let write = || {
+        let (parts, _) = PartFile::open(&file.place, url.as_str(), false)?;
+        let (mut at, mut ranges) = (0, Ranges::new());
+        for bytes in bytes {
+            parts.write(at, bytes)?;
+            at += bytes.len() as u64;
+        }
+        ranges.insert(0..at);
+        parts.save(url.as_str(), &answer.version, &ranges)
+    };
+    // What is wrong with the place, the download itself will say.
+    std::io::Result::is_ok(&write())
+}
+
+/// As any download, over all ways.
+async fn fetch_any(shared: &Shared, file: &Wanted, resume: bool) -> Fetched {
+    let target = Target::File { place: file.place.clone(), resume };
+    let mut count = 0;
+    let tell = |progress| match progress {
+        Progress::Begun { .. } => {}
+        progress => {
+            if let Progress::Bytes { bytes, .. } = progress {
+                count += bytes;
+            }
+            shared.tell(progress);
+        }
+    };
+    let (options, ways) = (shared.options(), shared.all_ways());
+    let done = Box::pin(download(file.url.clone(), options, ways, target, shared.stopped(), tell)).await;
+    Fetched { bytes: count, result: done.map(|done| done.compared) }
+}
