@@ -105,6 +105,54 @@ fn why_a_file_came_over_one_interface_is_told() {
 }
 
 #[test]
+fn many_files_come_at_once_and_the_one_that_fails_is_told() {
+    let Some(site) = Site::new_or_skip("many downloads at once") else { return };
+    let out = site.lab.folder().join("many");
+    fs::create_dir(&out).expect("a folder");
+    let server = site.url.trim_end_matches("file");
+    let mut list = format!("# all of them\n\n{}\n{server}missing\n", site.url);
+    let names: Vec<String> = (0..60).map(|number| format!("small{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        site.lab.file(&format!("site/{name}"), 20_000 + 100 * number);
+        list += &format!("{server}{name}\n");
+    }
+    let listed = site.lab.folder().join("list");
+    fs::write(&listed, list).expect("a list");
+    let report = site.lab.folder().join("report.json");
+    let many = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+        command.args(["get", "--no-config", "--ranges", "-Z", "--parallel-max", "8"]).args(words);
+        command.stdin(fs::File::open(&listed).expect("the list")).current_dir(&out);
+        site.lab.output(&mut command)
+    };
+    let output = many(&["-i", "-", "--json-file", report.to_str().expect("a name")]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    for name in names.iter().map(String::as_str).chain(["file"]) {
+        let expected = fs::read(site.lab.folder().join("site").join(name)).expect("ours");
+        assert!(fs::read(out.join(name)).expect("a file") == expected, "{name}");
+    }
+    assert_eq!(fs::read_dir(&out).expect("a folder").count(), 61);
+    let carried = site.lab.carried();
+    assert!(carried.iter().all(|bytes| *bytes > 1_000_000), "{carried:?}");
+    let said_lines = said(&output);
+    let lines: Vec<&str> = said_lines.lines().collect();
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    let refused = format!("polypath: missing: {server}missing: the server says 404 (not found)");
+    assert_eq!(lines[0], refused);
+    assert!(lines[1].starts_with("61 of 62 files: "), "{lines:?}");
+    assert!(lines[2].contains("path0 ") && lines[2].contains("path1 "), "{lines:?}");
+    assert_eq!(lines[3], "polypath: 1 of 62 files could not be fetched");
+    let report: Value = serde_json::from_slice(&fs::read(report).expect("a report")).expect("JSON");
+    assert_eq!(report["files"].as_array().map(Vec::len), Some(62));
+    // What would be written to one place is not begun.
+    let output = many(&[&site.url, &site.url]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("file: two URLs have this name"), "{}", said(&output));
+    let output = many(&["--limit-rate", "1mbit", &site.url, &format!("{server}small0")]);
+    assert!(said(&output).contains("--limit-rate is for one file after another"), "{}", said(&output));
+}
+
+#[test]
 fn what_is_lost_or_killed_is_gone_on_with() {
     let Some(site) = Site::new_or_skip("downloads in ranges, disturbed") else { return };
     // Killed in the middle, it goes on where it was.

@@ -10,6 +10,7 @@ pub(crate) mod backends;
 pub(crate) mod beside_kernel;
 pub(crate) mod emulate;
 pub(crate) mod fetch;
+pub(crate) mod fetch_beside_curl;
 pub(crate) mod handover;
 mod host;
 pub(crate) mod netns;

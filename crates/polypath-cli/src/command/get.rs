@@ -15,7 +15,8 @@ use super::incomplete::Incomplete;
 use super::interfaces;
 use super::live::LiveArguments;
 use super::network::{Interruption, block_on_saving};
-use super::ranges::{Job, RangeArguments};
+use super::range_job::Job;
+use super::ranges::RangeArguments;
 use super::shares::Begun;
 use super::transfer::{
     Credentials, Patience, Place, Shown, download_failure, failure, file_name, notices, place, place_of,
@@ -23,13 +24,16 @@ use super::transfer::{
 };
 use super::transfer_report::{ReportArguments, Transfer, TransferReport};
 use super::watch::Telling;
-use super::{Failure, complain, harmless};
+use super::{Failure, complain, harmless, url_list};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Arguments {
     /// What to download: http://HOST/…, https://HOST/… or polypath://HOST/…
-    #[arg(required = true, value_name = "URL")]
+    #[arg(required_unless_present = "input_file", value_name = "URL")]
     urls: Vec<String>,
+    /// Download what a file lists too, one URL a line, - for standard input
+    #[arg(short, long, value_name = "FILE")]
+    input_file: Option<PathBuf>,
     /// Where it goes, - for standard output [default: the last name in the URL]; FILE.part until it is all there and
     /// compared with what the server says of it
     #[arg(short, long, value_name = "FILE")]
@@ -71,7 +75,8 @@ fn get(given: &Arguments, policies: &Policies, report: &TransferReport) -> Resul
     let arguments = &Arguments { engine: given.engine.configured(None, policies)?, ..given.clone() };
     // curl's option has a dash behind it.
     let texts = arguments.urls.iter().filter(|text| !(arguments.resume && *text == "-"));
-    let urls: Vec<Url> = texts.map(|text| parse(text)).collect::<Result<_, _>>()?;
+    let listed = arguments.input_file.as_deref().map(url_list::read).transpose()?.unwrap_or_default();
+    let urls: Vec<Url> = texts.chain(&listed).map(|text| parse(text)).collect::<Result<_, _>>()?;
     if urls.is_empty() {
         return Err(Failure::input("there is no URL; expected one, such as http://example.org/file"));
     }

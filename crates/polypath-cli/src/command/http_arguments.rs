@@ -46,6 +46,10 @@ impl HttpArguments {
         ]
     }
 
+    pub(super) fn wants_http2(&self) -> bool {
+        self.http2
+    }
+
     pub(super) fn has_user(&self) -> bool {
         self.user.is_some()
     }

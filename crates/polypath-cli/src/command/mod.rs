@@ -71,9 +71,13 @@ mod ports;
 #[cfg(feature = "full")]
 mod preload;
 #[cfg(feature = "full")]
+mod range_job;
+#[cfg(feature = "full")]
 mod range_ways;
 #[cfg(feature = "full")]
 mod ranges;
+#[cfg(feature = "full")]
+mod ranges_many;
 #[cfg(feature = "full")]
 mod ranges_shown;
 #[cfg(feature = "full")]
@@ -105,6 +109,8 @@ mod transfer;
 mod transfer_report;
 #[cfg(feature = "full")]
 mod uplink_names;
+#[cfg(feature = "full")]
+mod url_list;
 #[cfg(feature = "full")]
 mod watch;
 #[cfg(feature = "full")]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use polypath_fetch::download::Dial;
+use polypath_fetch::download::{Dial, Pool};
 use polypath_fetch::net::{Dialer, Proxy, Tls};
 use polypath_netsetup::abilities::Interfaces;
 use polypath_system::Namespace;
@@ -28,6 +28,8 @@ pub(super) struct Offer {
     pub(super) tls: Tls,
     pub(super) proxy: Option<Proxy>,
     pub(super) asked: Asked,
+    /// Connections for the next file.
+    pub(super) pool: Pool,
 }
 
 impl Offer {
@@ -66,7 +68,7 @@ impl Ways {
         let (sender, receiver) = mpsc::channel(MOST_WAYS);
         let shared = Arc::new(Shared::default());
         if offer.proxy.is_none() && is_here(url) {
-            shared.add(offer.dialer(None), &sender);
+            shared.add(offer, None, &sender);
             let looking = tokio::spawn(hold(sender));
             return (Self { shared, looking, asked: offer.asked.clone() }, receiver);
         }
@@ -74,12 +76,12 @@ impl Ways {
         for with_backups in [false, true] {
             let names = wanted(&interfaces, &offer.asked, with_backups);
             if shared.is_empty() {
-                names.iter().for_each(|name| shared.add(offer.dialer(Some(name)), &sender));
+                names.iter().for_each(|name| shared.add(offer, Some(name), &sender));
             }
         }
         // The system's route may lead over what has a budget.
         if shared.is_empty() && offer.asked.budgets.is_empty() {
-            shared.add(offer.dialer(None), &sender);
+            shared.add(offer, None, &sender);
         }
         let looking = tokio::spawn(follow(shared.clone(), offer.clone(), sender));
         (Self { shared, looking, asked: offer.asked.clone() }, receiver)
@@ -134,10 +136,11 @@ impl Shared {
     }
 
     /// The order of the names is that in which the download gets them.
-    fn add(&self, dialer: Dialer, sender: &mpsc::Sender<Arc<dyn Dial>>) {
+    fn add(&self, offer: &Offer, interface: Option<&str>, sender: &mpsc::Sender<Arc<dyn Dial>>) {
+        let dialer = offer.dialer(interface);
         let mut names = self.names();
         let name = Dial::name(&dialer).to_string();
-        if sender.try_send(Arc::new(dialer)).is_ok() {
+        if sender.try_send(offer.pool.over(Arc::new(dialer))).is_ok() {
             names.push(name);
         }
     }
@@ -151,7 +154,7 @@ async fn follow(shared: Arc<Shared>, offer: Offer, sender: mpsc::Sender<Arc<dyn 
         without = if shared.connected.load(Ordering::Relaxed) == 0 { without + 1 } else { 0 };
         let names = wanted(&look().await, &offer.asked, without >= LOOKS_WITHOUT);
         for name in names.iter().filter(|name| !shared.has(name)) {
-            shared.add(offer.dialer(Some(name)), &sender);
+            shared.add(&offer, Some(name), &sender);
         }
     }
 }
@@ -178,7 +181,7 @@ async fn look() -> Interfaces {
 }
 
 /// No interface leads to this host itself.
-fn is_here(url: &Url) -> bool {
+pub(super) fn is_here(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(Host::Ipv4(addr)) => IpAddr::V4(addr).is_loopback(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use polypath_config::quantity::parse_rate;
 use polypath_fetch::answer::{Digest, DigestAlgorithm};
-use polypath_fetch::download::{self, Done, DownloadError, Options, Target};
+use polypath_fetch::download::{self, DownloadError, Options, Pool, Target};
 use polypath_system::console;
 use polypath_units::BitRate;
 use url::Url;
@@ -17,13 +17,14 @@ use super::http_arguments::HttpArguments;
 use super::incomplete::Incomplete;
 use super::interfaces::{Asked, Budget};
 use super::network::{Interruption, block_on_saving};
+use super::range_job::{Job, sha256};
 use super::range_ways::{Offer, Ways};
+use super::ranges_many::Many;
 use super::ranges_shown::Shown;
 use super::readiness::{self, Wanted};
 use super::transfer::{Place, bytes_in_time, file_name, place_of, survive_file_size_limit};
 use super::transfer_report::{Transfer, TransferReport};
 use super::{Failure, complain};
-use crate::web;
 
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Ranges")]
@@ -32,6 +33,12 @@ pub(super) struct RangeArguments {
     /// and --live does not go with it. The options below are for this only
     #[arg(long)]
     ranges: bool,
+    /// Fetch several files at the same time
+    #[arg(short = 'Z', long)]
+    parallel: bool,
+    /// With --parallel, at most so many
+    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=300))]
+    parallel_max: u16,
     #[command(flatten)]
     http: HttpArguments,
     /// Fetch no faster, all interfaces together, for example 40mbit
@@ -48,18 +55,6 @@ pub(super) struct RangeArguments {
     checksum: Vec<Digest>,
 }
 
-/// What is fetched, and how, as far as other downloads have that too.
-pub(super) struct Job<'a> {
-    pub(super) urls: &'a [Url],
-    pub(super) output: Option<&'a Path>,
-    pub(super) resume: bool,
-    pub(super) verifies: bool,
-    pub(super) is_quiet: bool,
-    pub(super) token: Option<web::Token>,
-    pub(super) silence: Option<Duration>,
-    pub(super) asked: Asked,
-}
-
 impl RangeArguments {
     /// Whether these files are fetched so: somebody said it, or nothing else can.
     pub(super) fn are_wanted(&self, urls: &[Url]) -> Result<bool, Failure> {
@@ -67,6 +62,7 @@ impl RangeArguments {
             return Ok(true);
         }
         let of_ranges = [
+            ("--parallel", self.parallel),
             ("--limit-rate", self.limit_rate.is_some()),
             ("--retry", self.retry > 0),
             ("--max-time", self.max_time.is_some()),
@@ -87,10 +83,14 @@ impl RangeArguments {
         look_at_interfaces(&job.asked, "downloads in ranges")?;
         let options = self.options(job)?;
         let proxy = self.http.proxy()?;
+        let many = if self.parallel && job.urls.len() > 1 { Some(self.many(job)?) } else { None };
         block_on_saving(async |interruption| {
             let _ignored = survive_file_size_limit().map_err(Failure::run)?;
             report.note_engine("ranges");
-            let offer = Offer { tls, proxy, asked: job.asked.clone() };
+            let offer = Offer { tls, proxy, asked: job.asked.clone(), pool: Pool::default() };
+            if let Some(many) = many {
+                return many.get(&options, &offer, interruption, report).await;
+            }
             let mut failures = Vec::new();
             for url in job.urls {
                 match fetch(job, url, &options, &offer, interruption, report).await {
@@ -104,6 +104,16 @@ impl RangeArguments {
             failures.iter().for_each(|message| complain(message));
             last.map_or(Ok(()), |message| Err(Failure::Run(message)))
         })
+    }
+
+    /// Several at the same time.
+    fn many(&self, job: &Job<'_>) -> Result<Many, Failure> {
+        let alone = [("--limit-rate", self.limit_rate.is_some()), ("--http2", self.http.wants_http2())];
+        if let Some((name, _)) = alone.into_iter().find(|(_, is_given)| *is_given) {
+            let problem = "is for one file after another; expected it without --parallel";
+            return Err(Failure::Input(format!("{name} {problem}")));
+        }
+        Many::new(job, self.parallel_max)
     }
 
     fn options(&self, job: &Job<'_>) -> Result<Options, Failure> {
@@ -184,7 +194,7 @@ async fn fetch(
     let (bytes, shares) = (shown.bytes(), shown.shares());
     drop(shown);
     let fetched = fetched.map_err(|error| failure(&name, error, interruption));
-    report.note(file, bytes, fetched.as_ref().map(sha256));
+    report.note(file, bytes, fetched.as_ref().map(|done| sha256(&done.compared)));
     if let Some(shares) = &shares {
         report.note_range_shares(shares.clone());
     }
@@ -215,11 +225,6 @@ fn failure(name: &str, error: DownloadError, interruption: &Interruption) -> Fai
         DownloadError::Request(_) => Failure::input(error),
         _ => Failure::run(error),
     }
-}
-
-fn sha256(done: &Done) -> Option<web::Digest> {
-    let compared = done.compared.iter().find(|digest| digest.algorithm == DigestAlgorithm::Sha256)?;
-    Some(web::Digest(compared.value.as_slice().try_into().ok()?))
 }
 
 /// What is no file is written in order as it comes.

@@ -50,6 +50,13 @@ impl Shown {
         }
     }
 
+    /// Calls it something else from now on.
+    pub(super) fn rename(&self, name: String) {
+        if let Some(bar) = &self.bar {
+            bar.set_prefix(name);
+        }
+    }
+
     /// Bytes that came so far.
     pub(super) fn bytes(&self) -> u64 {
         self.paths.iter().map(|path| path.bytes).sum()

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use polypath_stack::Engine;
@@ -117,6 +117,11 @@ pub(super) struct Transfer {
 impl Transfer {
     pub(super) fn download(url: &url::Url, place: &Path) -> Self {
         Self { from: shown(url), to: place.display().to_string(), started: Instant::now() }
+    }
+
+    /// One that began so long ago.
+    pub(super) fn that_took(self, took: Duration) -> Self {
+        Self { started: self.started.checked_sub(took).unwrap_or(self.started), ..self }
     }
 
     pub(super) fn upload(place: &Path, url: &url::Url) -> Self {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use polypath_config::Policies;
+use polypath_fetch::download::Pool;
 use polypath_fetch::stream::Buffering;
 use polypath_fetch::stream::adaptation::AdaptationPolicy;
 use polypath_fetch::streaming::{self, Options, StreamError, Told};
@@ -90,7 +91,8 @@ pub(super) fn run(given: &Arguments, policies: &Policies) -> Result<(), Failure>
     let url = parse(&arguments.url)?;
     let asked = arguments.engine.asked();
     look_at_interfaces(&asked, "streams")?;
-    let offer = Offer { tls: arguments.http.tls()?, proxy: arguments.http.proxy()?, asked };
+    let offer =
+        Offer { tls: arguments.http.tls()?, proxy: arguments.http.proxy()?, asked, pool: Pool::default() };
     let options = arguments.options()?;
     let linger = seconds("--linger", arguments.linger)?;
     block_on_saving(async |interruption| arguments.stream(url, &options, &offer, linger, interruption).await)
