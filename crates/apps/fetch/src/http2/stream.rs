@@ -4,7 +4,7 @@ use std::future::Future as _;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use h2::client::ResponseFuture;
 use h2::{FlowControl, Reason, RecvStream};
 
@@ -19,9 +19,22 @@ pub(super) struct Stream<Id> {
 }
 
 enum Answer {
-    Awaited { response: ResponseFuture, interim_answers: usize },
-    Coming(RecvStream),
+    Awaited {
+        response: ResponseFuture,
+        interim_answers: usize,
+    },
+    Coming {
+        body: RecvStream,
+        /// What was read behind the last part.
+        next: Option<Came>,
+    },
 }
+
+/// What comes of a body; none is its end.
+type Came = Option<Result<Bytes, h2::Error>>;
+
+/// Frames that are there are handed on together, up to so many bytes: each has 8 or 16 KB, and what is done for each part costs more than a copy.
+const PART_BYTES: usize = 256 << 10;
 
 /// What came of an answer.
 pub(super) enum Part {
@@ -48,7 +61,7 @@ impl<Id> Stream<Id> {
 
     /// Whether its answer has begun.
     pub(super) fn has_begun(&self) -> bool {
-        matches!(self.answer, Answer::Coming(_))
+        matches!(self.answer, Answer::Coming { .. })
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Part, Failure>> {
@@ -67,16 +80,48 @@ impl<Id> Stream<Id> {
                 let (parts, body) = answered.into_parts();
                 let head = message::head(parts.status, &parts.headers, self.method)
                     .map_err(|error| Failure::Broken(error.to_string()))?;
-                self.answer = Answer::Coming(body);
+                self.answer = Answer::Coming { body, next: None };
                 Poll::Ready(Ok(Part::Head(head)))
             }
-            Answer::Coming(body) => Poll::Ready(match std::task::ready!(body.poll_data(cx)) {
-                Some(Ok(bytes)) => Ok(Part::Data(bytes, body.flow_control().clone())),
-                Some(Err(error)) => Err(failure(error)),
-                None => Ok(Part::End),
-            }),
+            Answer::Coming { body, next } => {
+                let came = match next.take() {
+                    Some(came) => came,
+                    None => std::task::ready!(body.poll_data(cx)),
+                };
+                Poll::Ready(match came {
+                    Some(Ok(first)) => {
+                        let bytes = join(first, next, || body.poll_data(cx));
+                        Ok(Part::Data(bytes, body.flow_control().clone()))
+                    }
+                    Some(Err(error)) => Err(failure(error)),
+                    None => Ok(Part::End),
+                })
+            }
         }
     }
+}
+
+/// Joins what is there already to the first bytes. What is no data is the next to come.
+fn join(first: Bytes, next: &mut Option<Came>, mut poll: impl FnMut() -> Poll<Came>) -> Bytes {
+    let mut joined: Option<BytesMut> = None;
+    while joined.as_ref().map_or(first.len(), BytesMut::len) < PART_BYTES {
+        match poll() {
+            Poll::Ready(Some(Ok(more))) => {
+                let joined = joined.get_or_insert_with(|| {
+                    let mut joined = BytesMut::with_capacity(4 * first.len());
+                    joined.extend_from_slice(&first);
+                    joined
+                });
+                joined.extend_from_slice(&more);
+            }
+            Poll::Ready(came) => {
+                *next = Some(came);
+                break;
+            }
+            Poll::Pending => break,
+        }
+    }
+    joined.map_or(first, BytesMut::freeze)
 }
 
 fn failure(error: &h2::Error, has_begun: bool) -> Failure {
@@ -103,5 +148,25 @@ pub(super) fn words(error: &h2::Error) -> String {
             format!("the server's answer is no HTTP/2, or not as long as it had said ({reason})")
         }
         (false, false) => format!("what the server sends is no HTTP/2 ({reason})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_that_are_there_are_one_part() {
+        let frame = || Bytes::from(vec![1; 8 << 10]);
+        let mut next = None;
+        let mut frames =
+            vec![Poll::Ready(None), Poll::Ready(Some(Ok(frame()))), Poll::Ready(Some(Ok(frame())))];
+        let part = join(frame(), &mut next, || frames.pop().unwrap_or(Poll::Pending));
+        assert_eq!(part.len(), 24 << 10);
+        assert!(matches!(next, Some(None)));
+        let (mut next, endless) = (None, || Poll::Ready(Some(Ok(frame()))));
+        assert_eq!(join(frame(), &mut next, endless).len(), PART_BYTES);
+        let alone = join(frame(), &mut next, || Poll::Pending);
+        assert!(alone.len() == 8 << 10 && next.is_none());
     }
 }
