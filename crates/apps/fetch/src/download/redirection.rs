@@ -5,6 +5,11 @@ use url::Url;
 use crate::http1::Head;
 use crate::shown::without_user;
 
+/// Whether an answer sends elsewhere (RFC 9110 §15.4).
+pub(crate) fn is_one(head: &Head) -> bool {
+    matches!(head.status, 301 | 302 | 303 | 307 | 308)
+}
+
 /// The URL that the answer to a request for `from` sends to; what is wrong with it, if nobody goes there.
 pub(crate) fn to(head: &Head, from: &Url) -> Result<Url, String> {
     let location = head.fields.text("location").ok_or("the server sends elsewhere, and doesn't say where")?;

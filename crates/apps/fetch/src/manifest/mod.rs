@@ -22,7 +22,7 @@ mod resource;
 pub use error::Error;
 pub use local::{LocalPlaylist, multivariant_playlist};
 pub use presentation::{Container, Presentation, Quality, Resolution, Segment, Track, TrackKind};
-pub use reader::Manifest;
+pub use reader::{Check, Manifest};
 pub use resource::{ByteRange, Resource};
 
 #[cfg(test)]

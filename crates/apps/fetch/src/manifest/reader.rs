@@ -31,7 +31,7 @@ impl Manifest {
         let text = text(bytes)?;
         let format = if is_playlist(text) {
             Format::Hls(hls::Source::parse(text, url)?)
-        } else if text.trim_start().starts_with('<') && text.contains("MPD") {
+        } else if is_mpd(text) {
             Format::Dash(dash::Source::parse(text, url)?)
         } else {
             return Err(Error::UnknownFormat { content_type: content_type.map(str::to_owned) });
@@ -54,14 +54,20 @@ impl Manifest {
             Format::Dash(source) if source.is_index(asked) => source.load_index(asked, bytes),
             Format::Dash(source) => text(bytes).and_then(|text| source.reload(asked.url(), url, text)),
             Format::Hls(source) => text(bytes).and_then(|text| {
-                if is_playlist(text) {
-                    source.load(asked.url(), url, text)
-                } else {
-                    Err(Error::malformed(1, "a playlist doesn't begin with #EXTM3U"))
-                }
+                if is_playlist(text) { source.load(asked.url(), url, text) } else { Err(no_playlist()) }
             }),
         };
         handled.map_err(|error| error.within(url))
+    }
+
+    /// How what a resource gives is told from something else, such as a page, before it is given to [`Manifest::handle_fetched`].
+    #[must_use]
+    pub fn check_of(&self, asked: &Resource) -> Check {
+        match &self.format {
+            Format::Hls(_) => Check(Kind::Playlist),
+            Format::Dash(source) if source.is_index(asked) => Check(Kind::Index),
+            Format::Dash(_) => Check(Kind::Mpd),
+        }
     }
 
     /// What was asked for can't be had. Fails if there is no stream without it.
@@ -87,6 +93,37 @@ impl Manifest {
             Format::Hls(source) => source.presentation(),
         }
     }
+}
+
+/// What something that was asked for has to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Check(Kind);
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Playlist,
+    Mpd,
+    Index,
+}
+
+impl Check {
+    /// Whether it may be what was asked for.
+    pub fn check(self, bytes: &[u8]) -> Result<(), Error> {
+        match self.0 {
+            Kind::Index => dash::check_index(bytes),
+            Kind::Playlist if !is_playlist(text(bytes)?) => Err(no_playlist()),
+            Kind::Mpd if !is_mpd(text(bytes)?) => Err(Error::UnknownFormat { content_type: None }),
+            Kind::Playlist | Kind::Mpd => Ok(()),
+        }
+    }
+}
+
+fn is_mpd(text: &str) -> bool {
+    text.trim_start().starts_with('<') && text.contains("MPD")
+}
+
+fn no_playlist() -> Error {
+    Error::malformed(1, "a playlist doesn't begin with #EXTM3U")
 }
 
 /// UTF-8, perhaps with a byte order mark, as both formats have it.

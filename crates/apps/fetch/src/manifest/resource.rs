@@ -58,7 +58,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    pub(super) const fn new(url: Url, range: Option<ByteRange>) -> Self {
+    pub(crate) const fn new(url: Url, range: Option<ByteRange>) -> Self {
         Self { url, range }
     }
 

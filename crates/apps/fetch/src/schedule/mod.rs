@@ -133,6 +133,11 @@ impl Schedule {
         self.received.insert(range);
     }
 
+    /// These bytes are not there, whatever came.
+    pub fn handle_missing(&mut self, range: Range<u64>) {
+        self.received.remove(range);
+    }
+
     /// The one path that is asked, if there is only one.
     #[must_use]
     pub const fn only(&self) -> Option<PathId> {
@@ -162,6 +167,11 @@ impl Schedule {
     /// The connection of a path is gone. What it was asked for, others are asked for.
     pub fn handle_closed(&mut self, now: Instant, path: PathId) {
         self.paths[path.index()].handle_closed(now);
+    }
+
+    /// The connections of all paths are gone.
+    pub fn handle_all_closed(&mut self, now: Instant) {
+        self.paths.iter_mut().for_each(|path| path.handle_closed(now));
     }
 
     /// The answer to a request begins.

@@ -207,6 +207,23 @@ impl Stream {
         }
     }
 
+    /// What came of a unit, and of all after it, is not to be relied on: they begin anew, and their qualities are chosen again. All
+    /// connections count as closed.
+    pub fn restart_from(&mut self, now: Instant, unit: UnitNumber) {
+        let Some((start, units)) = self.pieces.take_from(unit) else { return };
+        self.schedule.handle_all_closed(now);
+        self.asked.clear();
+        self.schedule.set_any();
+        self.schedule.handle_missing(start..u64::MAX);
+        self.schedule.set_total_bytes(start);
+        for unit in units.into_iter().rev() {
+            self.units.push_front(unit);
+        }
+        self.next_unit = unit;
+        // Its qualities are not chosen.
+        self.events.retain(|event| !matches!(event, Event::Chosen { unit: chosen, .. } if *chosen >= unit));
+    }
+
     /// The unit has no such bytes: what was guessed of its length was too much.
     pub fn handle_no_such_range(
         &mut self,
@@ -349,7 +366,15 @@ impl Stream {
         let number = self.next_unit;
         let (duration, is_length_known) = (unit.duration, known.is_some());
         let is_left_out = false;
-        self.pieces.push(Piece { unit: number, quality, duration, place, is_length_known, is_left_out });
+        self.pieces.push(Piece {
+            unit: number,
+            whole: unit,
+            quality,
+            duration,
+            place,
+            is_length_known,
+            is_left_out,
+        });
         self.next_unit = UnitNumber(number.0 + 1);
         self.events.push_back(Event::Chosen { unit: number, quality });
         true

@@ -24,6 +24,8 @@ pub struct Unit {
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub(super) unit: UnitNumber,
+    /// What it was before its quality was chosen.
+    pub(super) whole: Unit,
     pub(super) quality: usize,
     pub(super) duration: Duration,
     /// Its place in the bytes of the schedule. The end is a guess until the length is known.
@@ -67,6 +69,13 @@ impl Pieces {
         let piece = self.pieces.iter_mut().find(|piece| piece.unit == unit)?;
         (piece.is_length_known, piece.is_left_out) = (true, true);
         Some(piece.place.clone())
+    }
+
+    /// Takes out all pieces from a unit on. Gives where they began, and what they were, in order; none if it is not there.
+    pub(super) fn take_from(&mut self, unit: UnitNumber) -> Option<(u64, Vec<Unit>)> {
+        let at = self.pieces.iter().position(|piece| piece.unit == unit)?;
+        self.end = self.pieces[at].place.start;
+        Some((self.end, self.pieces.drain(at..).map(|piece| piece.whole).collect()))
     }
 
     /// How long all of them play.

@@ -74,6 +74,12 @@ pub enum StreamError {
     /// There is nothing to play.
     #[error("the stream has no segment")]
     Empty,
+    /// A live stream does not go on.
+    #[error("the live stream has had nothing new for {} s", .unchanged_for.as_secs())]
+    NothingNew {
+        /// For how long.
+        unchanged_for: Duration,
+    },
     /// Nothing came for long.
     #[error("nothing came for {} s{}", .silent_for.as_secs(), because(.causes))]
     Stalled {

@@ -2,11 +2,14 @@
 //! Which part of which segment comes over which path, in which quality, is [`crate::stream`]'s.
 
 mod error;
+mod inits;
+mod line;
 mod options;
 mod paths;
 mod session;
 mod small;
 mod source;
+mod trust;
 mod units;
 
 use std::sync::Arc;
@@ -43,7 +46,10 @@ pub async fn stream(
         source = Source::fetch(url, options, &known) => source?,
         () = &mut stop => return Err(StreamError::Interrupted),
     };
-    let mut session = Session::new(source, options, known)?;
-    session.run(&mut ways, stop, &mut told).await?;
+    let (mut session, inits) = Session::new(source, options, known)?;
+    session.run(inits, &mut ways, stop, &mut told).await?;
     Ok(session.summary())
 }
+
+#[cfg(test)]
+mod tests;

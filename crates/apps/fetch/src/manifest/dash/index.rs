@@ -12,6 +12,11 @@ pub(super) struct SegmentIndex {
     pub(super) references: Vec<(u64, u64)>,
 }
 
+/// Whether bytes have an index.
+pub(in crate::manifest) fn check_index(bytes: &[u8]) -> Result<(), Error> {
+    SegmentIndex::parse(bytes).map(drop)
+}
+
 /// Reads big-endian numbers one after the other.
 struct Cursor<'a>(&'a [u8]);
 

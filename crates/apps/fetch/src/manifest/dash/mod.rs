@@ -10,4 +10,5 @@ mod template;
 mod time;
 mod xml;
 
+pub(super) use index::check_index;
 pub(super) use source::Source;
