@@ -1,8 +1,11 @@
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 use url::{Position, Url};
 
 use super::endpoint::Endpoint;
@@ -17,6 +20,8 @@ use crate::shown::without_user;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at whether the interface of a connection is there.
 const LOOK: Duration = Duration::from_millis(500);
+/// So long what was found of an interface is used again: connections that begin together look once.
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// Opens connections over one interface.
 #[derive(Clone, Debug)]
@@ -25,6 +30,8 @@ pub struct Dialer {
     tls: Tls,
     proxy: Option<Proxy>,
     patience: Duration,
+    /// The interface as it was a moment ago.
+    found: Arc<Mutex<Option<(Instant, Interface)>>>,
 }
 
 impl Dialer {
@@ -32,7 +39,8 @@ impl Dialer {
     /// questions go.
     #[must_use]
     pub fn new(interface: Option<&str>, tls: Tls) -> Self {
-        Self { interface: interface.map(str::to_owned), tls, proxy: None, patience: PATIENCE }
+        let interface = interface.map(str::to_owned);
+        Self { interface, tls, proxy: None, patience: PATIENCE, found: Arc::default() }
     }
 
     /// Through a proxy, which is reached over the interface.
@@ -106,9 +114,21 @@ impl Dialer {
         if is_tls { self.tls.connect(to, stream).await.map(Stream::tls) } else { Ok(Stream::plain(stream)) }
     }
 
+    async fn find(&self, name: &str) -> Result<Interface, Failure> {
+        let mut found = self.found.lock().await;
+        match &*found {
+            Some((at, interface)) if at.elapsed() < MOMENT => Ok(interface.clone()),
+            _ => {
+                let interface = Interface::find(name).await?;
+                *found = Some((Instant::now(), interface.clone()));
+                Ok(interface)
+            }
+        }
+    }
+
     async fn connect(&self, to: &Endpoint) -> Result<TcpStream, Failure> {
         let interface = match &self.interface {
-            Some(name) => Some(Interface::find(name).await?),
+            Some(name) => Some(self.find(name).await?),
             None => None,
         };
         let unresolved = |error| Failure::Resolve { name: to.name(), error };
