@@ -94,15 +94,30 @@ impl Stack {
         }
         let own =
             asked.map(|local| self.shared.underlay(|underlay| underlay.listens_at(local)).unwrap_or(local));
-        let (id, local) =
-            self.shared.with(|state, _| state.listen(own, config.map(|config| state.fit(config))))??;
-        // In the words of who asked, with the port that it got.
-        let known_as = SocketAddr::new(asked.unwrap_or(local).ip(), local.port());
-        let listener = StackListener::new(self.clone(), id, known_as);
-        if own.is_some() {
-            self.shared.underlay(|underlay| underlay.expose(local.port(), is_held)).transpose()?;
+        let mut first_free = FIRST_FREE_PORT;
+        loop {
+            let fitted = config.clone();
+            let (id, local) = self.shared.with(|state, _| {
+                let config = fitted.map(|config| state.fit(config));
+                state.listen(own, first_free, config)
+            })??;
+            // In the words of who asked, with the port that it got.
+            let known_as = SocketAddr::new(asked.unwrap_or(local).ip(), local.port());
+            let listener = StackListener::new(self.clone(), id, known_as);
+            if own.is_none() {
+                return Ok(listener);
+            }
+            let exposed = self.shared.underlay(|underlay| underlay.expose(local.port(), is_held)).transpose();
+            match (exposed, local.port().checked_add(1)) {
+                // Nobody asked for this port, which somebody else has beside the stack.
+                (Err(error), Some(next))
+                    if error.kind() == io::ErrorKind::AddrInUse && asked.is_some_and(|at| at.port() == 0) =>
+                {
+                    first_free = next;
+                }
+                (exposed, _) => return exposed.map(|_| listener),
+            }
         }
-        Ok(listener)
     }
 
     fn unreachable(&self, remote: SocketAddr) -> io::Error {
@@ -117,6 +132,9 @@ impl Stack {
     }
 }
 
+/// Where ports begin that a listener gets which asked for none (RFC 6335 §6).
+const FIRST_FREE_PORT: u16 = 49_152;
+
 #[cfg(test)]
 mod tests {
     use std::task::{Context, Poll};
@@ -125,7 +143,7 @@ mod tests {
     use polypath_wire::Packet;
 
     use super::*;
-    use crate::stack::{Receive, Transmit};
+    use crate::stack::{Receive, Transmit, Underlay};
 
     /// A network that carries nothing.
     struct Nowhere;
@@ -144,6 +162,33 @@ mod tests {
         ) -> Poll<io::Result<()>> {
             Poll::Pending
         }
+    }
+
+    /// A host on which others have the first two of the free ports.
+    #[derive(Debug)]
+    struct Shared;
+
+    impl Underlay for Shared {
+        fn listens_at(&self, local: SocketAddr) -> SocketAddr {
+            local
+        }
+
+        fn expose(&self, port: u16, _is_held: bool) -> io::Result<()> {
+            if port < FIRST_FREE_PORT + 2 { Err(io::ErrorKind::AddrInUse.into()) } else { Ok(()) }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_asks_for_no_port_gets_one_that_nobody_has() {
+        let stack = Stack::start(HostConfig::default(), Nowhere, [Nowhere]).expect("a stack");
+        stack.set_underlay(Box::new(Shared));
+        let at = |port: u16| SocketAddr::from(([0; 4], port));
+        let listeners = [0, 0].map(|port| stack.listen(at(port)).expect("a listener"));
+        let ports = listeners.each_ref().map(|listener| listener.local_addr().port());
+        assert_eq!(ports, [FIRST_FREE_PORT + 2, FIRST_FREE_PORT + 3]);
+        // Whoever asks for one that somebody has is told.
+        let taken = stack.listen(at(FIRST_FREE_PORT)).expect_err("somebody else has it");
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
     }
 
     #[tokio::test]

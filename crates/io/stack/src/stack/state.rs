@@ -517,16 +517,18 @@ impl State {
 
     // ---- listeners
 
+    /// Listens at an address, or everywhere; at port 0, at the first free one from `first_free` on.
     pub(super) fn listen(
         &mut self,
         local: Option<SocketAddr>,
+        first_free: u16,
         config: Option<Arc<ConnectionConfig>>,
     ) -> io::Result<(ListenerId, SocketAddr)> {
         self.check()?;
         let everywhere = SocketAddr::from(([0_u16; 8], 0));
         let (id, local) = match local {
             None => (self.host.listen_everywhere(), everywhere),
-            Some(local) if local.port() == 0 => self.listen_at_free_port(local),
+            Some(local) if local.port() == 0 => self.listen_at_free_port(local, first_free),
             Some(local) => (self.host.listen(local.into()), local),
         };
         let id = id.map_err(|error| {
@@ -548,10 +550,11 @@ impl State {
     fn listen_at_free_port(
         &mut self,
         local: SocketAddr,
+        first: u16,
     ) -> (Result<ListenerId, polypath_tcp::ListenError>, SocketAddr) {
         let mut result = Err(polypath_tcp::ListenError::AddressInUse);
         let mut at = local;
-        for port in 49_152..=65_535 {
+        for port in first..=u16::MAX {
             at.set_port(port);
             result = self.host.listen(Endpoint::from(at));
             if result.is_ok() {
