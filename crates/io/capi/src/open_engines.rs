@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use polypath_relay::{CarriedConnection, Relay};
@@ -41,6 +41,8 @@ static CLEANING: Once = Once::new();
 
 /// How long calls under way may take to return when an engine ends.
 const RETURNING: Duration = Duration::from_secs(1);
+/// How long the end of a program waits for the list of engines.
+const LOCKED: Duration = Duration::from_secs(1);
 /// How long the end of a program waits for engines that other threads free: what was written has a minute.
 const FREEING: Duration = Duration::from_secs(75);
 
@@ -110,17 +112,28 @@ pub(crate) fn add(relay: Arc<Relay>) -> io::Result<()> {
 /// A program's end, other than by a signal.
 extern "C" fn end_all() {
     let Some(own) = own() else { return };
-    let ended = match own.relays.try_lock() {
-        Ok(mut relays) => std::mem::take(&mut *relays),
-        // Left so by a thread that ended in a call.
-        Err(_) => return,
-    };
+    // Other threads hold it for a moment only, unless one was ended in a call.
+    let relays = lock_within(&own.relays, LOCKED);
+    let ended = relays.map(|mut relays| std::mem::take(&mut *relays)).unwrap_or_default();
     if !ended.is_empty() {
         // What this thread had of its own is gone by now, so another one does it.
         let ending = std::thread::Builder::new().spawn(move || ended.into_iter().for_each(end));
         let _ = ending.map(std::thread::JoinHandle::join);
     }
     own.wait_for_ending();
+}
+
+/// A lock, if it is free within some time.
+fn lock_within<T>(mutex: &Mutex<T>, patience: Duration) -> Option<MutexGuard<'_, T>> {
+    let began = Instant::now();
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if began.elapsed() > patience => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
 }
 
 /// Ends an engine of this process; of another one there is nothing here but memory, and no thread to end it with.
@@ -206,4 +219,29 @@ fn is_at_loopback(socket: &SockRef<'_>) -> bool {
     let local = socket.local_addr().ok().and_then(|local| local.as_socket());
     local.is_some_and(|local| local.ip().to_canonical().is_loopback())
         && socket.protocol().is_ok_and(|protocol| protocol == Some(Protocol::TCP))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_that_another_thread_has_for_a_moment_is_waited_for() {
+        let mutex = Arc::new(Mutex::new(1));
+        let (is_held, held) = mpsc::channel();
+        let holder = std::thread::spawn({
+            let mutex = mutex.clone();
+            move || {
+                let _guard = mutex.lock();
+                is_held.send(()).expect("the test waits");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        held.recv().expect("the thread has it");
+        assert!(lock_within(&mutex, Duration::ZERO).is_none());
+        assert_eq!(lock_within(&mutex, Duration::from_secs(60)).as_deref(), Some(&1));
+        holder.join().expect("it ends");
+    }
 }
