@@ -58,7 +58,16 @@ impl PartFile {
                 break file;
             }
         };
-        let mut left = if resume { read(&record, url) } else { Left::default() };
+        let known = record_at(&record);
+        if known.is_none() && file.metadata()?.len() > 0 {
+            let problem = format!(
+                "{} is there, which no download left; expected another name, or that file away",
+                parts.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
+        }
+        let mut left =
+            if resume { known.map(|known| known.left(url)).unwrap_or_default() } else { Left::default() };
         if left.version.is_none() {
             file.set_len(0)?;
             remove(&record)?;
@@ -221,22 +230,25 @@ fn remove(place: &Path) -> io::Result<()> {
     }
 }
 
-/// A record that is none, or of something else, is as good as none.
-fn read(place: &Path, url: &str) -> Left {
+/// A record that is none is as good as none.
+fn record_at(place: &Path) -> Option<Record> {
     let record = text_of(place).and_then(|text| serde_json::from_slice::<Record>(&text).ok());
-    let Some(record) = record.filter(|record| record.layout == LAYOUT && record.url == url) else {
-        return Left::default();
-    };
-    // Without a validator nobody knows whether the rest is of the same file.
-    if record.version.validator().is_none() || record.version.total().is_none() {
-        return Left::default();
+    record.filter(|record| record.layout == LAYOUT)
+}
+
+impl Record {
+    /// What is there of this URL's file.
+    fn left(self, url: &str) -> Left {
+        // Without a validator nobody knows whether the rest is of the same file.
+        let total = self.version.total().filter(|_| self.url == url && self.version.validator().is_some());
+        let Some(total) = total else { return Left::default() };
+        let mut ranges = Ranges::new();
+        for (start, end) in self.ranges {
+            ranges.insert(start..end.max(start));
+        }
+        ranges.remove(total..u64::MAX);
+        Left { ranges, version: Some(self.version) }
     }
-    let mut ranges = Ranges::new();
-    for (start, end) in record.ranges {
-        ranges.insert(start..end.max(start));
-    }
-    ranges.remove(record.version.total().unwrap_or(0)..u64::MAX);
-    Left { ranges, version: Some(record.version) }
 }
 
 #[cfg(test)]
@@ -264,8 +276,10 @@ mod tests {
         place_whole(&place, &bytes).expect("a file");
         assert_eq!((fs::read(&place).expect("a file"), names()), (b"one two".to_vec(), 1));
         // Longer parts of an earlier attempt, and its record.
-        fs::write(beside(&place, ".parts"), [0; 100]).expect("parts");
-        fs::write(beside(&place, ".parts.json"), "{}").expect("a record");
+        let (file, _) = PartFile::open(&place, "http://192.0.2.1/", false).expect("parts");
+        file.save("http://192.0.2.1/", &Version::default(), &Ranges::new()).expect("a record");
+        file.write(0, &[0; 100]).expect("room");
+        drop(file);
         fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a file");
         place_whole(&place, &bytes[1..]).expect("a file");
         assert_eq!((fs::read(&place).expect("a file"), names()), (b"two".to_vec(), 1));
@@ -281,5 +295,23 @@ mod tests {
         fs::create_dir(&place).expect("a folder");
         assert!(place_whole(&place, &bytes).is_err());
         assert!(!beside(&place, ".parts").exists());
+    }
+
+    #[test]
+    fn what_no_download_left_is_not_touched() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (place, parts) = (folder.path().join("car"), folder.path().join("car.parts"));
+        fs::write(&parts, "wheels").expect("a file");
+        let refused = PartFile::open(&place, "http://192.0.2.1/", false).expect_err("somebody's file");
+        assert!(refused.to_string().contains("car.parts is there, which no download left"), "{refused}");
+        assert_eq!(fs::read(&parts).expect("it"), b"wheels");
+        // Of another file, or not to go on with, it is ours all the same.
+        fs::remove_file(&parts).expect("it");
+        let (file, _) = PartFile::open(&place, "http://192.0.2.1/", false).expect("parts");
+        file.save("http://192.0.2.1/", &Version::default(), &Ranges::new()).expect("a record");
+        file.write(0, b"wheels").expect("room");
+        drop(file);
+        let (_, left) = PartFile::open(&place, "http://192.0.2.2/", true).expect("parts");
+        assert!(left.version.is_none() && fs::read(&parts).expect("it").is_empty());
     }
 }

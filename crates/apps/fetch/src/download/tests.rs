@@ -288,9 +288,12 @@ async fn what_one_network_says_in_the_servers_place_does_not_count_where_another
         Behaviour { status: Some(302), location: Some(login.url().into()), ..Behaviour::default() },
         Behaviour { status: Some(404), ..Behaviour::default() },
         Behaviour { etag: Some("\"login\"".into()), changes_after: Some(0), ..Behaviour::default() },
+        // A page, in place of whatever is asked for.
+        Behaviour { has_ranges: false, etag: None, is_page: true, ..Behaviour::default() },
     ];
     for (number, behaviour) in answers.into_iter().enumerate() {
-        let captive = Server::start(file.clone(), behaviour).await;
+        let says = if behaviour.is_page { b"<html>who are you?".to_vec() } else { file.clone() };
+        let captive = Server::start(says, behaviour).await;
         let dialer = || Dialer::new(None, tls());
         let (sender, ways) = mpsc::channel::<Arc<dyn Dial>>(2);
         // Of another version, it must not come first: nobody could tell which is right.
@@ -311,6 +314,31 @@ async fn what_one_network_says_in_the_servers_place_does_not_count_where_another
             }
         };
         let done = download(server.url(), &case.options, ways, target, pending(), begun).await;
+        assert!(done.is_ok() && case.has(&file), "{number}: {done:?}");
+    }
+}
+
+/// The page comes at once, the file a little later.
+#[tokio::test]
+async fn a_page_on_one_network_is_not_the_file_whatever_is_there_already() {
+    let file = content(700_000);
+    let page = Behaviour { has_ranges: false, etag: None, is_page: true, ..Behaviour::default() };
+    let kinds = [
+        Behaviour::default(),
+        Behaviour { has_ranges: false, ..Behaviour::default() },
+        Behaviour { etag: None, ..Behaviour::default() },
+    ];
+    for (number, behaviour) in kinds.into_iter().enumerate() {
+        let server = Arc::new(Server::start(file.clone(), behaviour).await);
+        let captive = Arc::new(Server::start(b"<html>who are you?".to_vec(), page.clone()).await);
+        let case = Case::new();
+        let (sender, ways) = mpsc::channel::<Arc<dyn Dial>>(2);
+        let first: Arc<dyn Dial> = Arc::new(Captive(Dialer::new(None, tls()), captive.url()));
+        let late = LateWay(Way("wwan0", Dialer::new(None, tls())), Some(captive.clone()));
+        sender.try_send(first).expect("room");
+        sender.try_send(Arc::new(late)).expect("room");
+        let target = Target::File { place: case.place(), resume: false };
+        let done = download(server.url(), &case.options, ways, target, pending(), |_| {}).await;
         assert!(done.is_ok() && case.has(&file), "{number}: {done:?}");
     }
 }
@@ -338,6 +366,10 @@ async fn parts_that_were_taken_away_become_no_file() {
     // A record that never ends, or makes whoever reads it wait, is none.
     std::os::unix::fs::symlink("/dev/zero", record).expect("a link");
     let mut case = case;
+    let refused = case.fetch(&server).await.expect_err("somebody's file").to_string();
+    assert!(refused.contains("no download left"), "{refused}");
+    assert_eq!(fs::read(&parts).expect("somebody's file"), b"somebody else's");
+    fs::remove_file(&parts).expect("a file");
     case.fetch(&server).await.expect("a file");
     assert!(case.has(&file));
 }

@@ -16,6 +16,7 @@ use super::error::DownloadError;
 use super::options::Progress;
 use super::path::{Event, Told};
 use super::way::Dial;
+use crate::schedule::RequestId;
 
 pub(super) use self::state::{Ended, Transfer};
 
@@ -53,7 +54,7 @@ impl Transfer<'_> {
                 () = &mut stop => Err(DownloadError::Interrupted { kept: None }),
                 error = self.wait_for_the_end() => Err(error),
                 _ = saving.tick() => self.save().map(|()| None),
-                ended = self.wait_for_verdict() => ended.map(Some),
+                () = self.wait_for_verdict() => self.conclude(progress).await,
                 () = sleep_until(self.paused_until.unwrap_or(self.began)), if self.paused_until.is_some() => {
                     self.paused_until = None;
                     Ok(None)
@@ -168,12 +169,19 @@ impl Transfer<'_> {
             Event::Failed { cause } => {
                 path.attempts += 1;
                 path.cause = Some(cause.clone());
+                if !self.has_answer && self.schedule.only() == Some(path.id) {
+                    // Others may be asked again.
+                    self.schedule.set_any();
+                    self.is_single = false;
+                }
                 progress(Progress::Lost { path: at, cause });
                 self.check_reachable()?;
             }
             // Of an earlier connection.
             _ if path.connection != Some(connection) => {}
             Event::Lost { cause, left_unasked } => {
+                // It is asked for again.
+                path.held = None;
                 path.connection = None;
                 self.schedule.handle_closed(now, path.id);
                 if left_unasked {
@@ -192,18 +200,34 @@ impl Transfer<'_> {
                 }
                 return self.handle_head(at, id, &head, progress).await;
             }
-            Event::Data { id, bytes } => self.handle_data(at, id, bytes, progress).await?,
+            Event::Data { id, bytes } => {
+                if !self.hold_bytes(at, id, &bytes) {
+                    self.handle_data(at, id, bytes, progress).await?;
+                }
+            }
             Event::End { id } => {
-                let Some(asked) = path.asked.remove(&id) else { return Ok(None) };
-                if self.schedule.total_bytes().is_none() && self.has_answer {
-                    self.schedule.set_total_bytes(asked.start + asked.came_bytes);
-                } else if self.end_of(asked).is_some_and(|end| asked.start + asked.came_bytes < end) {
-                    self.give_up(at, "the server sent less than it had said".into(), progress)?;
-                } else if self.has_answer {
-                    self.paths[at].failures = 0;
+                if !self.hold_end(at, id) {
+                    self.handle_end(at, id, progress)?;
                 }
             }
         }
         Ok(None)
+    }
+
+    fn handle_end(
+        &mut self,
+        at: usize,
+        id: RequestId,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<(), DownloadError> {
+        let Some(asked) = self.paths[at].asked.remove(&id) else { return Ok(()) };
+        if self.schedule.total_bytes().is_none() && self.has_answer {
+            self.schedule.set_total_bytes(asked.start + asked.came_bytes);
+        } else if self.end_of(asked).is_some_and(|end| asked.start + asked.came_bytes < end) {
+            self.give_up(at, "the server sent less than it had said".into(), progress)?;
+        } else if self.has_answer {
+            self.paths[at].failures = 0;
+        }
+        Ok(())
     }
 }

@@ -349,7 +349,8 @@ impl Schedule {
     /// The request that tells how long the file is.
     fn first(&self, at: usize) -> Option<(Range<u64>, Option<u64>)> {
         let start = self.received.prefix_bytes();
-        if self.paths.len() == 1 && self.sizing.is_by_rate() && self.paths[at].in_flight() == 0 {
+        let is_alone = self.paths.len() == 1 && self.sizing.is_by_rate();
+        if (is_alone || self.only.is_some()) && self.paths[at].in_flight() == 0 {
             return Some((start..u64::MAX, None));
         }
         let is_first = self.paths.iter().all(|path| path.in_flight() == 0 || path.is_stalled());

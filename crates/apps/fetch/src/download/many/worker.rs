@@ -10,7 +10,7 @@ use url::Url;
 use super::shared::{Chosen, Shared};
 use super::small::{self, Broken, Small};
 use super::wanted::{Ended, Wanted};
-use crate::answer::{Answer, Digest};
+use crate::answer::{Answer, Digest, Extent};
 use crate::download::asking::RequestFields;
 use crate::download::error::DownloadError;
 use crate::download::options::{Options, Progress};
@@ -200,6 +200,11 @@ async fn settle(
 ) -> Asked {
     let options = shared.options();
     match answer {
+        // Something on one network may answer so in the server's place.
+        Small::File { answer, .. } if answer.extent == Extent::Whole && chosen.has_others => {
+            shared.note_left(chosen.at);
+            Asked::NotSimple
+        }
         Small::File { answer, bytes, is_whole } if answer.version.encoding().is_none() => {
             let count: u64 = bytes.iter().map(|bytes| bytes.len() as u64).sum();
             shared.note_brought(chosen.at, took, count);

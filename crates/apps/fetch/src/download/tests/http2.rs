@@ -17,7 +17,7 @@ async fn a_file_comes_over_both_ways_by_http2() {
     let requests = server.requests();
     let is_as_wanted = |request: &String| {
         request.starts_with("GET https://127.0.0.1:")
-            && request.contains("/file?x=1 HTTP/2\r\n")
+            && request.contains("/file.bin?x=1 HTTP/2\r\n")
             && request.contains("priority: u=3\r\n")
     };
     assert!(requests.iter().all(is_as_wanted), "{requests:?}");

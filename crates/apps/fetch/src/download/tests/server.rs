@@ -38,6 +38,7 @@ pub(super) struct Behaviour {
     pub(super) has_random_digests: bool,
     pub(super) status: Option<u16>,
     pub(super) location: Option<String>,
+    pub(super) is_page: bool,
     /// It has TLS, and speaks these inside.
     pub(super) alpn: Option<&'static [&'static str]>,
 }
@@ -58,6 +59,7 @@ impl Default for Behaviour {
             has_random_digests: false,
             status: None,
             location: None,
+            is_page: false,
             alpn: None,
         }
     }
@@ -103,7 +105,7 @@ impl Server {
 
     pub(super) fn url(&self) -> Url {
         let scheme = if self.shared.behaviour.alpn.is_some() { "https" } else { "http" };
-        Url::parse(&format!("{scheme}://{}/file?x=1", self.at)).expect("a URL")
+        Url::parse(&format!("{scheme}://{}/file.bin?x=1", self.at)).expect("a URL")
     }
 
     pub(super) fn requests(&self) -> Vec<String> {
@@ -237,6 +239,7 @@ fn answer(request: &str, shared: &Shared) -> (String, Vec<u8>) {
         etag = Some("\"two\"".into());
     }
     let etag = etag.map_or(String::new(), |etag| format!("ETag: {etag}\r\n"));
+    let kind = if behaviour.is_page { "Content-Type: text/html\r\n" } else { "" };
     let digest = if behaviour.has_random_digests { Some([number as u8; 32]) } else { behaviour.digest };
     let digest = digest.map_or(String::new(), |digest| {
         format!("Repr-Digest: sha-256=:{}:\r\n", BASE64_STANDARD.encode(digest))
@@ -254,7 +257,8 @@ fn answer(request: &str, shared: &Shared) -> (String, Vec<u8>) {
             body.extend(b"0\r\n\r\n");
             return (format!("HTTP/1.1 200 OK\r\n{etag}{digest}Transfer-Encoding: chunked\r\n\r\n"), body);
         }
-        return (format!("HTTP/1.1 200 OK\r\n{etag}{digest}Content-Length: {}\r\n\r\n", file.len()), file);
+        let head = format!("HTTP/1.1 200 OK\r\n{etag}{digest}{kind}Content-Length: {}\r\n\r\n", file.len());
+        return (head, file);
     };
     let first: usize = first.parse().expect("a number");
     if first >= file.len() {

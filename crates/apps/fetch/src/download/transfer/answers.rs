@@ -8,6 +8,7 @@ use url::Url;
 
 use super::paths::MOST_FAILURES;
 use super::state::{Asked, Ended, Path, Transfer};
+use super::verdicts::page;
 use crate::answer::{Answer, Digest, Extent, Unusable};
 use crate::download::error::DownloadError;
 use crate::download::options::Progress;
@@ -35,8 +36,9 @@ impl Transfer<'_> {
         let wrong = |cause| DownloadError::Answer { url: url.clone(), cause: Box::new(cause) };
         match head.status {
             301 | 302 | 303 | 307 | 308 if !self.has_answer => {
-                let url = self.redirection(head)?;
-                return self.handle_verdict(at, Verdict::Elsewhere(url));
+                let to = self.redirection(head)?;
+                let is_at_home = to.host() == self.url.host();
+                return self.handle_verdict(at, Verdict::Elsewhere { to, is_at_home }, progress).await;
             }
             200 | 206 | 416 => {}
             status if self.has_answer => {
@@ -46,7 +48,7 @@ impl Transfer<'_> {
             status => {
                 let is_temporary = matches!(status, 408 | 429 | 500 | 502 | 503 | 504);
                 if !is_temporary || self.rounds >= self.options.retries {
-                    return self.handle_verdict(at, Verdict::Refused(status));
+                    return self.handle_verdict(at, Verdict::Refused(status), progress).await;
                 }
                 self.rounds += 1;
                 progress(Progress::Notice(format!("the server says {status}; it is asked again")));
@@ -63,14 +65,11 @@ impl Transfer<'_> {
                 self.schedule.set_total_bytes(0);
                 return Ok(None);
             }
-            Err(cause) => return self.handle_other(at, wrong(cause), progress),
+            Err(cause) => return self.handle_other(at, cause, progress).await,
         };
         // The one answer comes from elsewhere: this one, which was asked for before that was known, is not needed.
         if self.schedule.only().is_some_and(|only| only != self.paths[at].id) {
-            let now = self.now();
-            let path = &mut self.paths[at];
-            self.schedule.handle_closed(now, path.id);
-            path.renew(Duration::ZERO);
+            self.ask_again(at, Duration::ZERO);
             return Ok(None);
         }
         let known = self.version.as_ref().map_or(Ok(()), |version| answer.check_version(version));
@@ -81,11 +80,15 @@ impl Transfer<'_> {
             _ => None,
         };
         if let Some(cause) = is_other {
-            return self.handle_other(at, wrong(cause), progress);
+            return self.handle_other(at, cause, progress).await;
         }
         self.paths[at].is_other = false;
         let total = answer.version.total();
         let is_whole = answer.extent == Extent::Whole;
+        if is_whole && !self.has_answer && self.schedule.only().is_none() {
+            self.hold(at, id, head);
+            return self.handle_verdict(at, Verdict::Whole(page(head, &self.url)), progress).await;
+        }
         // Pieces of a file that nobody can tell from another version of it come in one answer, or from one server after the other.
         let why_one_path = match answer.version.validator() {
             _ if is_whole => Some("the server gives no ranges"),
@@ -93,6 +96,14 @@ impl Transfer<'_> {
             Some(_) => None,
         };
         if why_one_path.is_some() && !self.has_answer && self.stands_back(at, total) {
+            return Ok(None);
+        }
+        let is_part = asked.end.zip(total).is_some_and(|(end, total)| end < total);
+        if why_one_path.is_some() && !is_whole && !self.has_answer && is_part && !self.is_single {
+            // Two answers could be of two versions.
+            self.is_single = true;
+            self.ask_again(at, Duration::ZERO);
+            self.schedule.set_only(self.paths[at].id, None);
             return Ok(None);
         }
         self.note_digests(&answer.digests)?;
@@ -119,10 +130,14 @@ impl Transfer<'_> {
             progress(Progress::Notice(format!("the server sends it as {encoding}, and so it is stored")));
         }
         self.version = Some(answer.version);
+        self.other = None;
         self.overrule(progress)?;
+        self.is_saved = false;
+        if total.is_none_or(|total| total > BROUGHT_AT_ONCE) {
+            self.save()?;
+        }
         let present_bytes = self.schedule.received().len_bytes();
         progress(Progress::Begun { present_bytes, total_bytes: total });
-        self.is_saved = false;
         Ok(None)
     }
 
@@ -136,26 +151,33 @@ impl Transfer<'_> {
             && total.is_none_or(|total| total > BROUGHT_AT_ONCE)
             && self.paths[..at].iter().enumerate().any(may_answer);
         if is_left {
-            let now = self.now();
-            let path = &mut self.paths[at];
-            path.has_stood_back = true;
-            self.schedule.handle_closed(now, path.id);
-            path.renew(TIME_OF_BETTER);
+            self.paths[at].has_stood_back = true;
+            self.ask_again(at, TIME_OF_BETTER);
         }
         is_left
     }
 
+    /// Over another connection, after a pause.
+    pub(super) fn ask_again(&mut self, at: usize, pause: Duration) {
+        let now = self.now();
+        let path = &mut self.paths[at];
+        self.schedule.handle_closed(now, path.id);
+        path.renew(pause);
+    }
+
     /// A path's answer does not fit to the others'. If all paths have such ones, the file has changed; else that path has another server, or
     /// something on its way that answers for it.
-    fn handle_other(
+    async fn handle_other(
         &mut self,
         at: usize,
-        error: DownloadError,
+        cause: Unusable,
         progress: &mut impl FnMut(Progress),
     ) -> Result<Option<Ended>, DownloadError> {
         if !self.has_answer {
-            return self.changed(error, progress);
+            self.other.get_or_insert(cause);
+            return self.handle_verdict(at, Verdict::Other, progress).await;
         }
+        let error = DownloadError::Answer { url: self.shown_url(), cause: Box::new(cause) };
         self.paths[at].is_other = true;
         let can_say_better =
             |path: &Path| !path.is_other && path.was_connected && path.failures < MOST_FAILURES;
@@ -167,7 +189,7 @@ impl Transfer<'_> {
     }
 
     /// The answers are of another version than what is there. If nothing of this attempt is, it begins anew.
-    fn changed(
+    pub(super) fn changed(
         &mut self,
         error: DownloadError,
         progress: &mut impl FnMut(Progress),

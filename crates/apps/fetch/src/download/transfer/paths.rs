@@ -48,6 +48,7 @@ impl Transfer<'_> {
             bytes: 0,
             is_other: false,
             has_stood_back: false,
+            held: None,
         });
         Ok(())
     }
@@ -112,7 +113,7 @@ impl Transfer<'_> {
         &mut self,
         progress: &mut impl FnMut(Progress),
     ) -> Result<(), DownloadError> {
-        let Some(only) = self.schedule.only() else { return Ok(()) };
+        let Some(only) = self.schedule.only().filter(|_| self.has_answer) else { return Ok(()) };
         if self.paths[only.index()].connection.is_some() || self.schedule.is_complete() {
             return Ok(());
         }
@@ -146,6 +147,7 @@ impl Transfer<'_> {
         (self.version, self.has_answer) = (None, false);
         self.digests.clone_from(&self.options.digests);
         self.verdicts = Verdicts::default();
+        (self.other, self.is_single) = (None, false);
         for path in &mut self.paths {
             path.is_other = false;
             self.schedule.handle_closed(now, path.id);

@@ -9,7 +9,8 @@ use tokio::task::JoinHandle;
 use tokio::time;
 use url::Url;
 
-use crate::answer::{AskedRange, Digest, Version};
+use super::verdicts::Held;
+use crate::answer::{AskedRange, Digest, Unusable, Version};
 use crate::download::error::{DownloadError, Kept};
 use crate::download::options::{Done, Options};
 use crate::download::output::{Ordered, Output, Target, unwritten};
@@ -17,7 +18,7 @@ use crate::download::part_file::PartFile;
 use crate::download::path::Command;
 use crate::download::verdicts::Verdicts;
 use crate::playback::History;
-use crate::schedule::{PathId, RequestId, Schedule, Sizing};
+use crate::schedule::{PathId, Ranges, RequestId, Schedule, Sizing};
 use crate::shown::without_user;
 
 /// How [`Transfer::run`] ended.
@@ -44,10 +45,16 @@ pub(in crate::download) struct Transfer<'o> {
     pub(super) last_progress: time::Instant,
     pub(super) history: History,
     pub(super) is_saved: bool,
+    /// Something was written down of it.
+    pub(super) is_marked: bool,
     pub(super) rounds: u32,
     /// How often an answer without ranges was broken off.
     pub(super) restarts: u32,
     pub(super) verdicts: Verdicts,
+    /// Why an answer is of another version than what is there, before one was of that.
+    pub(super) other: Option<Unusable>,
+    /// All comes in one answer, as nobody could tell two versions apart.
+    pub(super) is_single: bool,
     /// Nothing more is taken until then, for a rate that is not to be passed.
     pub(super) paused_until: Option<time::Instant>,
 }
@@ -70,12 +77,15 @@ pub(super) struct Path {
     pub(super) is_other: bool,
     /// It had the one answer, which was left to a better path.
     pub(super) has_stood_back: bool,
+    /// The whole file, while others may say better.
+    pub(super) held: Option<Held>,
 }
 
 impl Path {
     /// Gives up the connection, if there is one, for another after a pause.
     pub(super) fn renew(&mut self, pause: Duration) {
         self.asked.clear();
+        self.held = None;
         if let Some(connection) = self.connection.take() {
             // A path that is gone says so.
             let _ = self.commands.send(Command::Renew { connection, pause });
@@ -141,9 +151,12 @@ impl<'o> Transfer<'o> {
             last_progress: now,
             history: History::new(Instant::ZERO),
             is_saved: true,
+            is_marked: false,
             rounds: 0,
             restarts: 0,
             verdicts: Verdicts::default(),
+            other: None,
+            is_single: false,
             paused_until: None,
         })
     }
@@ -158,6 +171,7 @@ impl<'o> Transfer<'o> {
         self.schedule = Schedule::new(self.sizing.clone(), self.schedule.received().clone());
         self.paths.clear();
         self.verdicts = Verdicts::default();
+        (self.other, self.is_single) = (None, false);
         self.url = url;
         self
     }
@@ -192,12 +206,18 @@ impl<'o> Transfer<'o> {
 
     /// Writes down what is there.
     pub(super) fn save(&mut self) -> Result<(), DownloadError> {
-        if let (Output::File(file), Some(version), false) =
-            (&self.output, self.resumable_version(), self.is_saved)
-        {
-            file.save(without_user(&self.original).as_str(), version, self.schedule.received())
+        let Output::File(file) = &self.output else { return Ok(()) };
+        let nothing = Ranges::new();
+        // What nobody can go on with is known to be ours by it.
+        let (version, received) = match (self.resumable_version(), &self.version) {
+            (Some(version), _) => (version, self.schedule.received()),
+            (None, Some(version)) if !self.is_marked => (version, &nothing),
+            _ => return Ok(()),
+        };
+        if !self.is_saved {
+            file.save(without_user(&self.original).as_str(), version, received)
                 .map_err(|cause| unwritten(file, cause))?;
-            self.is_saved = true;
+            (self.is_saved, self.is_marked) = (true, true);
         }
         Ok(())
     }

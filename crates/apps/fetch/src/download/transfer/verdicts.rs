@@ -1,53 +1,168 @@
-//! What paths are told in place of the file, as far as it counts.
+//! What paths are told that have no range of the file, as far as it counts.
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
+use url::Url;
 
 use super::state::{Ended, Path, Transfer};
+use crate::answer::Unusable;
 use crate::download::error::DownloadError;
 use crate::download::options::Progress;
-use crate::download::verdicts::Verdict;
+use crate::download::verdicts::{PATIENCE, Page, Verdict};
+use crate::http1::Head;
+use crate::schedule::RequestId;
 use crate::shown::without_user;
 
+/// So much of a whole file is kept until it is decided whether it counts. What has more is asked for again.
+const MOST_HELD_BYTES: usize = 1 << 20;
+/// Names of files that are pages, beside those without any ending.
+const ENDINGS_OF_PAGES: [&str; 8] = ["html", "htm", "xhtml", "php", "asp", "aspx", "jsp", "cgi"];
+
+/// The answer of a path that brings the whole file, while others may say better.
+#[derive(Debug)]
+pub(super) struct Held {
+    id: RequestId,
+    head: Head,
+    bytes: Vec<Bytes>,
+    is_ended: bool,
+}
+
+impl Held {
+    fn len_bytes(&self) -> usize {
+        self.bytes.iter().map(Bytes::len).sum()
+    }
+}
+
+/// Whether an answer is a page, and its URL that of one.
+pub(super) fn page(head: &Head, url: &Url) -> Page {
+    let kind = head.fields.text("content-type").unwrap_or_default().to_ascii_lowercase();
+    let name = url.path_segments().and_then(Iterator::last).unwrap_or_default();
+    let is_of_page = |(_, ending): (&str, &str)| ENDINGS_OF_PAGES.contains(&&*ending.to_ascii_lowercase());
+    match (kind.starts_with("text/html"), name.rsplit_once('.').is_none_or(is_of_page)) {
+        (false, _) => Page::No,
+        (true, true) => Page::Expected,
+        (true, false) => Page::Unexpected,
+    }
+}
+
 impl Transfer<'_> {
-    /// What paths were told counts, once the others had their time.
-    pub(super) async fn wait_for_verdict(&self) -> Result<Ended, DownloadError> {
+    /// Until what paths were told counts, once the others had their time.
+    pub(super) async fn wait_for_verdict(&self) {
         match self.verdicts.due() {
             Some(at) => sleep_until(at).await,
             None => std::future::pending().await,
         }
-        self.verdict()
     }
 
-    fn verdict(&self) -> Result<Ended, DownloadError> {
+    /// What paths were told counts.
+    pub(super) async fn conclude(
+        &mut self,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<Option<Ended>, DownloadError> {
         match self.verdicts.decide() {
-            Some(Verdict::Elsewhere(url)) => Ok(Ended::Redirected(url)),
-            Some(Verdict::Refused(status)) => Err(DownloadError::Refused { url: self.shown_url(), status }),
+            Some((_, Verdict::Elsewhere { to, .. })) => Ok(Some(Ended::Redirected(to))),
+            Some((_, Verdict::Refused(status))) => {
+                Err(DownloadError::Refused { url: self.shown_url(), status })
+            }
+            Some((_, Verdict::Other)) => {
+                let cause = Box::new(self.other.take().unwrap_or(Unusable::Status(200)));
+                let error = DownloadError::Answer { url: self.shown_url(), cause };
+                self.verdicts.overrule();
+                self.changed(error, progress)
+            }
+            Some((at, verdict @ Verdict::Whole(_))) => {
+                for (other, told) in self.verdicts.overrule() {
+                    match told.rank() == verdict.rank() {
+                        _ if other == at => {}
+                        true => self.ask_again(other, Duration::ZERO),
+                        false => self.give_up(other, in_words(&told), progress)?,
+                    }
+                }
+                self.schedule.set_only(self.paths[at].id, None);
+                self.accept_held(at, progress).await
+            }
             None => Err(DownloadError::Unreachable(self.causes())),
         }
     }
 
-    /// A path is told something in place of the file. It counts at once if no other can say better.
-    pub(super) fn handle_verdict(
+    /// A path is told something in place of a range of the file. It counts at once if no other can say better.
+    pub(super) async fn handle_verdict(
         &mut self,
         at: usize,
         verdict: Verdict,
+        progress: &mut impl FnMut(Progress),
     ) -> Result<Option<Ended>, DownloadError> {
         self.verdicts.note(Instant::now(), at, verdict);
-        let can_say_better = |(at, path): (usize, &Path)| {
-            !self.verdicts.has(at) && (path.connection.is_some() || path.attempts == 0)
-        };
-        if self.paths.iter().enumerate().any(can_say_better) { Ok(None) } else { self.verdict().map(Some) }
+        if self.can_others_say_better() { Ok(None) } else { self.conclude(progress).await }
     }
 
-    /// A path has the file: what others were told was not of its server.
+    /// A path has no verdict, and may have one.
+    pub(super) fn can_others_say_better(&self) -> bool {
+        let may_answer = |(at, path): (usize, &Path)| {
+            !self.verdicts.has(at) && (path.connection.is_some() || path.attempts == 0)
+        };
+        self.paths.iter().enumerate().any(may_answer)
+    }
+
+    /// Keeps the beginning of a whole file until it is decided whether it counts.
+    pub(super) fn hold(&mut self, at: usize, id: RequestId, head: &Head) {
+        self.paths[at].held = Some(Held { id, head: head.clone(), bytes: Vec::new(), is_ended: false });
+    }
+
+    /// More of what is held; whether it was.
+    pub(super) fn hold_bytes(&mut self, at: usize, id: RequestId, bytes: &Bytes) -> bool {
+        let Some(held) = self.paths[at].held.as_mut().filter(|held| held.id == id) else { return false };
+        held.bytes.push(bytes.clone());
+        self.last_progress = Instant::now();
+        if held.len_bytes() > MOST_HELD_BYTES {
+            self.ask_again(at, PATIENCE);
+        }
+        true
+    }
+
+    /// What is held is all; whether it was held.
+    pub(super) fn hold_end(&mut self, at: usize, id: RequestId) -> bool {
+        let held = self.paths[at].held.as_mut().filter(|held| held.id == id);
+        held.map(|held| held.is_ended = true).is_some()
+    }
+
+    /// What was held counts, as if it came now. What was not is asked for again.
+    async fn accept_held(
+        &mut self,
+        at: usize,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<Option<Ended>, DownloadError> {
+        let Some(Held { id, head, bytes, is_ended }) = self.paths[at].held.take() else { return Ok(None) };
+        if let Some(ended) = Box::pin(self.handle_head(at, id, &head, progress)).await? {
+            return Ok(Some(ended));
+        }
+        for bytes in bytes {
+            self.handle_data(at, id, bytes, progress).await?;
+        }
+        if is_ended {
+            self.handle_end(at, id, progress)?;
+        }
+        Ok(None)
+    }
+
+    /// A path has the file: what the others were told was not of its server.
     pub(super) fn overrule(&mut self, progress: &mut impl FnMut(Progress)) -> Result<(), DownloadError> {
         for (at, verdict) in self.verdicts.overrule() {
-            let cause = match verdict {
-                Verdict::Elsewhere(url) => format!("it is sent to {}", without_user(&url)),
-                Verdict::Refused(status) => format!("the server says {status}"),
-            };
-            self.give_up(at, cause, progress)?;
+            self.give_up(at, in_words(&verdict), progress)?;
         }
         Ok(())
+    }
+}
+
+/// Why a path is given up where others have better.
+fn in_words(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Elsewhere { to, .. } => format!("it is sent to {}", without_user(to)),
+        Verdict::Refused(status) => format!("the server says {status}"),
+        Verdict::Whole(Page::No) => "its answer is not that of the others".into(),
+        Verdict::Whole(_) => "a page of the web comes in place of the file".into(),
+        Verdict::Other => "its answer is of another file".into(),
     }
 }
