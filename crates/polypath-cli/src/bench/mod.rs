@@ -8,6 +8,7 @@
 pub(crate) mod attacks;
 pub(crate) mod backends;
 pub(crate) mod beside_kernel;
+pub(crate) mod disturbed;
 pub(crate) mod emulate;
 pub(crate) mod fetch;
 pub(crate) mod fetch_beside_curl;

@@ -3,6 +3,7 @@
 mod attacks;
 mod backends;
 mod behaviour;
+mod disturbed;
 mod emulate;
 mod fetch;
 mod fuzz;
@@ -51,6 +52,8 @@ pub(super) enum Bench {
     Backends(backends::Arguments),
     /// A download over several interfaces, beside aria2 and curl (Linux, root)
     Fetch(fetch::Arguments),
+    /// Downloads over two interfaces that something happens to: cut links, a lying server, a full disk, kill -9 (Linux, root)
+    Disturbed(disturbed::Arguments),
     /// How exact emulated links are in rate and delay (Linux, root)
     Emulate(emulate::Arguments),
     /// One end of a comparison: what the commands above start in their namespaces
@@ -112,6 +115,7 @@ pub(super) fn run(bench: &Bench, policies: &Policies) -> Result<(), Failure> {
         Bench::Handover(arguments) => handover::run(arguments),
         Bench::NeverSlower(arguments) => never_slower::run(arguments, policies),
         Bench::Backends(arguments) => backends::run(arguments, policies),
+        Bench::Disturbed(arguments) => disturbed::run(arguments),
         Bench::Emulate(arguments) => emulate::run(arguments),
         Bench::Fetch(arguments) => fetch::run(arguments),
         Bench::Peer(peer) => crate::bench::peer::run(&peer.assignment, policies).map_err(Failure::run),
