@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::web::{Client, Download, Target, Verify};
+use crate::web::{Client, Download, Target, Verify, without_user};
 use clap::Args;
 use polypath_config::Policies;
 use polypath_system::console;
@@ -136,7 +136,8 @@ fn get(given: &Arguments, policies: &Policies, report: &TransferReport) -> Resul
 
 fn parse(text: &str) -> Result<Url, Failure> {
     if text.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
-        let wrong = |error| Failure::Input(format!("\"{text}\": {error}; expected https://HOST/…"));
+        let text_shown = without_user(text);
+        let wrong = |error| Failure::Input(format!("\"{text_shown}\": {error}; expected https://HOST/…"));
         return Url::parse(text).map_err(wrong);
     }
     Client::parse(text).map_err(|error| match interfaces::links() {

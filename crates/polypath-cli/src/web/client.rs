@@ -27,6 +27,7 @@ use super::credentials::Token;
 use super::digest::{Digest, WANT_REPR_DIGEST};
 use super::progress::ProgressLimit;
 use super::range::content_range;
+use super::url_text::without_user;
 use super::{Body, DEFAULT_PORT, empty};
 
 /// Redirections that are followed.
@@ -246,7 +247,7 @@ impl Client {
 
     /// Reads a URL. `polypath://HOST/…` is HTTP at the port of `polypath serve`.
     pub(crate) fn parse(text: &str) -> Result<Url, Error> {
-        let wrong = |problem: String| Error::Url { url: text.into(), problem };
+        let wrong = |problem: String| Error::Url { url: without_user(text), problem };
         let usual = match text.strip_prefix("polypath://") {
             Some(rest) => format!("http://{rest}"),
             None if lacks_scheme(text) => format!("http://{text}"),

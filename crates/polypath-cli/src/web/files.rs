@@ -42,6 +42,8 @@ pub(crate) struct FileServer {
     /// By which clients without a token may call this server when they store files.
     names: Vec<String>,
     shows_hidden: bool,
+    /// Those who call it otherwise than by an address, `localhost` or one of its names get nothing.
+    is_for_callers_of_us: bool,
     digests: DigestCache,
     pub(super) memory: Memory,
 }
@@ -73,6 +75,7 @@ impl FileServer {
             token: None,
             names: Vec::new(),
             shows_hidden: false,
+            is_for_callers_of_us: false,
             digests: DigestCache::default(),
             memory: Memory::default(),
         })
@@ -91,6 +94,14 @@ impl FileServer {
     #[must_use]
     pub(crate) fn with_names(mut self, names: Vec<String>) -> Self {
         self.names = names;
+        self
+    }
+
+    /// The same, where only those may read who call this server by an address, by `localhost` or by one of its names. A page of somebody
+    /// else's that had our address looked up under its own name (DNS rebinding) would read it all.
+    #[must_use]
+    pub(crate) fn only_called_by_name(mut self) -> Self {
+        self.is_for_callers_of_us = true;
         self
     }
 
@@ -150,6 +161,10 @@ impl FileServer {
     }
 
     async fn answer(&self, request: &Request<()>, body: &mut Inbound) -> Response<Body> {
+        if self.is_for_callers_of_us && !hosts(request).all(|host| self.is_ours(host)) {
+            let expected = "this server has another name; expected its address or localhost in the URL";
+            return plain(StatusCode::MISDIRECTED_REQUEST, expected);
+        }
         let Some(names) = names(request.uri().path()) else {
             return plain(StatusCode::BAD_REQUEST, "this path makes no sense");
         };

@@ -55,6 +55,7 @@ mod range;
 mod root;
 mod server;
 mod upload;
+mod url_text;
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
@@ -68,6 +69,7 @@ pub(crate) use download_error::DownloadError;
 pub(crate) use files::{FileServer, part_name};
 pub(crate) use listing::{Entry, EntryKind, encoded};
 pub(crate) use server::{Access, serve};
+pub(crate) use url_text::without_user;
 
 /// Where `polypath serve` listens and `polypath://` leads without a port.
 pub(crate) const DEFAULT_PORT: u16 = 8077;

@@ -85,6 +85,8 @@ pub(super) struct Path {
     pub(super) round_trip: Option<Duration>,
     /// It brings parts of the stream now.
     pub(super) is_used: bool,
+    /// It was told that it is used, or why it is not.
+    pub(super) was_told: bool,
     pub(super) bytes: u64,
     /// Why it last had none.
     pub(super) cause: Option<String>,
@@ -116,6 +118,7 @@ impl Path {
             redirections: VecDeque::new(),
             round_trip: None,
             is_used: false,
+            was_told: false,
             bytes: 0,
             cause: None,
         }

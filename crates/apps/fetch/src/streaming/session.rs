@@ -216,7 +216,7 @@ impl<'o> Session<'o> {
             }
             Step::Use => {
                 let path = &mut self.paths[at];
-                path.is_used = true;
+                (path.is_used, path.was_told) = (true, true);
                 self.stream.handle_opened(now, path.id);
                 if let Some(round_trip) = path.round_trip {
                     self.stream.note_round_trip(path.id, round_trip.into());

@@ -1,16 +1,18 @@
 //! The folder that players find the stream in.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use polypath_fetch::manifest::{LocalPlaylist, Presentation, TrackKind, multivariant_playlist};
 use polypath_fetch::streaming::Fetched;
-use tempfile::TempDir;
+use sha2::{Digest as _, Sha256};
 
 use super::super::{Failure, is_full};
+use super::temporary::Temporary;
 
 /// The page that plays it, and what that needs.
 const PAGE: [(&str, &[u8]); 2] =
@@ -18,13 +20,21 @@ const PAGE: [(&str, &[u8]); 2] =
 /// What players are given.
 pub(super) const PLAYLIST: &str = "stream.m3u8";
 
+/// Playlists have all that is there so soon, while segments come one upon the other.
+const PAUSE: Duration = Duration::from_millis(250);
+/// The first segments are in playlists at once: a player waits for them.
+const FIRST_SEGMENTS: u64 = 10;
+
 /// A folder that goes at the end, or stays.
 pub(super) struct Folder {
     path: PathBuf,
     /// Removes it.
-    _temporary: Option<TempDir>,
+    _temporary: Option<Temporary>,
     main: Option<Rendition>,
     audio: Option<Rendition>,
+    /// When the playlists were written, and whether they lack something.
+    written: Option<Instant>,
+    is_stale: bool,
 }
 
 /// The playlist of a track.
@@ -33,8 +43,8 @@ struct Rendition {
     word: &'static str,
     playlist: LocalPlaylist,
     segments: u64,
-    /// The files of what players need before segments.
-    inits: HashMap<Bytes, String>,
+    /// The files of what players need before segments, by what is in them.
+    inits: HashMap<[u8; 32], String>,
 }
 
 /// A track in a file's name.
@@ -64,11 +74,12 @@ impl Folder {
             }
             None => {
                 let failed = |error| Failure::Run(format!("can't make a folder for the stream: {error}"));
-                let folder = TempDir::with_prefix("polypath-stream-").map_err(failed)?;
+                let folder = Temporary::create().map_err(failed)?;
                 (folder.path().to_path_buf(), Some(folder))
             }
         };
-        let folder = Self { path, _temporary: temporary, main: None, audio: None };
+        let folder =
+            Self { path, _temporary: temporary, main: None, audio: None, written: None, is_stale: false };
         for (name, content) in PAGE {
             folder.write(name, content)?;
         }
@@ -120,21 +131,35 @@ impl Folder {
         let Some(mut rendition) = slot.take() else { return Ok(()) };
         let added = self.add_to(&mut rendition, fetched);
         let slot = if is_beside { &mut self.audio } else { &mut self.main };
+        let is_first = rendition.segments <= FIRST_SEGMENTS;
         *slot = Some(rendition);
         added?;
+        self.is_stale = true;
+        if is_first || self.written.is_none_or(|written| written.elapsed() >= PAUSE) {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Playlists have all that is there.
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        if !std::mem::take(&mut self.is_stale) {
+            return Ok(());
+        }
+        self.written = Some(Instant::now());
         self.write_playlists()
     }
 
     fn add_to(&self, rendition: &mut Rendition, fetched: &Fetched) -> Result<(), Failure> {
+        let count = rendition.inits.len();
         let init = match &fetched.init {
             None => None,
-            Some(bytes) => match rendition.inits.get(bytes) {
-                Some(name) => Some(name.clone()),
-                None => {
-                    let name = format!("{}-{}.mp4", rendition.word, rendition.inits.len());
+            Some(bytes) => match rendition.inits.entry(Sha256::digest(bytes).into()) {
+                Entry::Occupied(known) => Some(known.get().clone()),
+                Entry::Vacant(new) => {
+                    let name = format!("{}-{count}.mp4", rendition.word);
                     self.write(&name, bytes)?;
-                    rendition.inits.insert(bytes.clone(), name.clone());
-                    Some(name)
+                    Some(new.insert(name).clone())
                 }
             },
         };
@@ -172,7 +197,9 @@ fn failed(place: &Path, error: &io::Error) -> Failure {
 mod tests {
     use base64::Engine as _;
     use base64::prelude::BASE64_STANDARD;
-    use sha2::{Digest, Sha256};
+    use tempfile::TempDir;
+
+    use polypath_fetch::manifest::Manifest;
 
     use super::*;
 
@@ -205,5 +232,36 @@ mod tests {
         assert!(place.join("index.html").exists() && place.join("hls.js").exists());
         drop(folder);
         assert!(!place.exists());
+    }
+
+    #[test]
+    fn playlists_are_not_written_for_each_of_many_segments() {
+        let text: String = (0..2000).map(|at| format!("#EXTINF:0.001,\n{at}.ts\n")).collect();
+        let text = format!("#EXTM3U\n{text}#EXT-X-ENDLIST\n");
+        let url = url::Url::parse("http://h.example/m").expect("a URL");
+        let mut manifest = Manifest::parse(text.as_bytes(), &url, None).expect("a manifest");
+        let presentation = manifest.presentation(std::time::SystemTime::UNIX_EPOCH).expect("a stream");
+        let mut folder = Folder::create(None).unwrap_or_else(|_| panic!("a folder"));
+        let ok = |done: Result<(), Failure>| assert!(done.is_ok());
+        ok(folder.begin(&presentation));
+        let listed = |folder: &Folder| {
+            let text = fs::read_to_string(folder.path().join(PLAYLIST)).expect("a playlist");
+            text.matches("#EXTINF").count()
+        };
+        let quality = &presentation.main().qualities()[0];
+        let began = Instant::now();
+        let (mut writings, mut before) = (0, 0);
+        for segment in quality.segments() {
+            let track = presentation.main().kind();
+            let (quality, segment) = (quality.clone(), segment.clone());
+            ok(folder.add(&Fetched { track, quality, segment, init: None, bytes: "a".into() }));
+            let now = listed(&folder);
+            writings += u32::from(now != before);
+            before = now;
+        }
+        let most = FIRST_SEGMENTS as u32 + 1 + (began.elapsed().as_millis() / PAUSE.as_millis()) as u32;
+        assert!((10..=most).contains(&writings), "{writings}");
+        ok(folder.flush());
+        assert_eq!(listed(&folder), 2000);
     }
 }

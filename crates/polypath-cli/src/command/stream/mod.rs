@@ -2,15 +2,16 @@
 
 mod events;
 mod folder;
+mod serving;
 mod shown;
 mod state;
+mod temporary;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use polypath_config::Policies;
@@ -18,25 +19,22 @@ use polypath_fetch::download::Pool;
 use polypath_fetch::stream::Buffering;
 use polypath_fetch::stream::adaptation::AdaptationPolicy;
 use polypath_fetch::streaming::{self, Options, StreamError, Told};
-use polypath_stack::Engine;
-use polypath_stack::engine::KernelEngine;
 use tokio::process::{Child, Command};
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use url::Url;
 
 use self::events::Events;
-use self::folder::{Folder, PLAYLIST};
+use self::folder::Folder;
+use self::serving::Serving;
 use self::shown::Shown;
 use super::engine::EngineArguments;
 use super::http_arguments::HttpArguments;
 use super::network::{Interruption, block_on_saving};
-use super::ports::cannot_listen;
 use super::range_ways::{Offer, Ways};
 use super::ranges::look_at_interfaces;
 use super::watch::Telling;
 use super::{Failure, harmless};
-use crate::web::{self, FileServer};
+use crate::web::without_user;
 
 /// How often the page's figures are written.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -100,7 +98,8 @@ pub(super) fn run(given: &Arguments, policies: &Policies) -> Result<(), Failure>
 
 fn parse(text: &str) -> Result<Url, Failure> {
     let expected = "expected http:// or https:// and a manifest, such as https://example.org/film.mpd";
-    let url = Url::parse(text).map_err(|error| Failure::Input(format!("\"{text}\": {error}; {expected}")))?;
+    let url = Url::parse(text)
+        .map_err(|error| Failure::Input(format!("\"{}\": {error}; {expected}", without_user(text))))?;
     match url.scheme() {
         "http" | "https" => Ok(url),
         // It may have a password.
@@ -210,58 +209,6 @@ async fn every_second(shown: &RefCell<Shown>) -> Failure {
         seconds.tick().await;
         if let Err(failure) = shown.borrow_mut().note_second() {
             return failure;
-        }
-    }
-}
-
-/// The server of the folder.
-struct Serving {
-    address: SocketAddr,
-    last_request: Arc<Mutex<Instant>>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Serving {
-    async fn start(at: SocketAddr, folder: &Folder) -> Result<Self, Failure> {
-        let engine = Engine::Kernel(KernelEngine::plain_tcp());
-        let files = FileServer::new(folder.path(), false).map_err(Failure::run)?;
-        let listener = engine.listen(at).await;
-        let listener = listener.map_err(|error| cannot_listen(at.port(), error.kind(), error))?;
-        let address = listener.local_addr().map_err(Failure::run)?;
-        let last_request = Arc::new(Mutex::new(Instant::now()));
-        let noted = last_request.clone();
-        let log = move |access: &web::Access| {
-            // The page asks for the figures as long as it is open.
-            if !access.path.ends_with("state.json") {
-                *noted.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-            }
-        };
-        let task = tokio::spawn(web::serve(files, listener, std::future::pending(), log));
-        Ok(Self { address, last_request, task })
-    }
-
-    fn page(&self) -> String {
-        format!("http://{}/", self.address)
-    }
-
-    fn playlist(&self) -> String {
-        format!("http://{}/{PLAYLIST}", self.address)
-    }
-
-    /// Nobody has asked for anything for so long.
-    async fn idle(&self, linger: Duration) {
-        loop {
-            let last = *self.last_request.lock().unwrap_or_else(PoisonError::into_inner);
-            match linger.checked_sub(last.elapsed()) {
-                Some(left) if !left.is_zero() => tokio::time::sleep(left).await,
-                _ => return,
-            }
         }
     }
 }

@@ -104,6 +104,7 @@ impl Shown {
 
     /// A second has passed.
     pub(super) fn note_second(&mut self) -> Result<(), Failure> {
+        self.folder.flush()?;
         let figures = self.figures.second();
         self.folder.write("state.json", figures.to_string().as_bytes())
     }

@@ -140,6 +140,10 @@ impl Session<'_> {
         let path = &mut self.paths[at];
         let cause = format!("{}: {error}", path.name);
         path.cause = Some(cause.clone());
+        // Whoever never heard of it hears why it brings nothing.
+        if !std::mem::replace(&mut path.was_told, true) {
+            told(Told::Notice(cause.clone()));
+        }
         told(Told::Lost { path: at, cause });
         self.renew(at, pause.into());
         // What it refused says nothing of the server.
