@@ -5,7 +5,7 @@ use url::Url;
 use crate::http1::Head;
 use crate::shown::without_user;
 
-/// Whether an answer sends elsewhere (RFC 9110 §15.4).
+/// Whether an answer sends elsewhere.
 pub(crate) fn is_one(head: &Head) -> bool {
     matches!(head.status, 301 | 302 | 303 | 307 | 308)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use url::Url;
 
 use super::line::{Line, LineId};
@@ -85,6 +86,7 @@ pub(super) struct Path {
     pub(super) round_trip: Option<Duration>,
     /// It brings parts of the stream now.
     pub(super) is_used: bool,
+    pub(super) probed_at: Option<Instant>,
     /// It was told that it is used, or why it is not.
     pub(super) was_told: bool,
     pub(super) bytes: u64,
@@ -118,6 +120,7 @@ impl Path {
             redirections: VecDeque::new(),
             round_trip: None,
             is_used: false,
+            probed_at: None,
             was_told: false,
             bytes: 0,
             cause: None,

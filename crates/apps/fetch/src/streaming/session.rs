@@ -36,6 +36,9 @@ const MOST_TOLD: usize = 16;
 /// A live manifest may be the same for so many of its longest segments.
 const MOST_TARGETS_WITHOUT_NEWS: u32 = 3;
 
+/// A path that has to show what it is worth has so long for it, before it gets another connection.
+const PROBE_LIMIT: Duration = Duration::from_secs(10);
+
 /// A manifest that was read again, and how that went.
 type Refreshed = (Source, Result<(), StreamError>);
 
@@ -208,8 +211,15 @@ impl<'o> Session<'o> {
         let now = self.now();
         match self.trust.next(now, at) {
             Step::Wait => false,
-            Step::Probe(_) if self.paths[at].is_probed() => false,
+            Step::Probe(_) if self.paths[at].is_probed() => {
+                // Nobody else looks whether anything comes on it.
+                if self.paths[at].probed_at.is_some_and(|at| at.elapsed() >= PROBE_LIMIT) {
+                    self.renew(at, Duration::ZERO);
+                }
+                false
+            }
             Step::Probe(facts) => {
+                self.paths[at].probed_at = Some(time::Instant::now());
                 let (id, url, range) = (self.next_probe(), facts.url.clone(), facts.range());
                 self.paths[at].ask(id, Asked::new(Purpose::Probe(facts), url, range, 0));
                 false
@@ -258,7 +268,9 @@ impl<'o> Session<'o> {
                 known.connection = None;
                 let cause = cause.map(|cause| format!("{}: {cause}", path.name));
                 if is_home {
+                    let was_idle = path.is_used && !path.owes();
                     path.handle_lost();
+                    self.note_lost(was_idle);
                     let (now, id) = (self.now(), self.paths[at].id);
                     self.stream.handle_closed(now, id);
                 } else if path.waits_for(line) {

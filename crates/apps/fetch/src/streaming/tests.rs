@@ -111,6 +111,21 @@ async fn a_path_is_taken_away_in_the_middle_and_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_path_that_hangs_before_it_is_believed_gets_another_connection() {
+    let count = AtomicUsize::new(0);
+    let hanging: Answers = Arc::new(move |asked| match asked.path.ends_with(".ts") {
+        true if count.fetch_add(1, Ordering::Relaxed) == 0 => None,
+        _ => film()(asked),
+    });
+    // So little in advance that the stream is not over before.
+    let mut options = small_requests();
+    options.buffering.capacity = polypath_units::Duration::from_secs(4);
+    let came = fetch("http://h.example/film.m3u8", &options, &[film(), hanging]).await;
+    let summary = came.outcome.as_ref().expect("a stream");
+    assert!(came.bytes() == all() && summary.path_bytes[1] > 0, "{summary:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn parts_of_a_segment_are_of_one_version() {
     let other: Answers =
         Arc::new(|asked| match asked.path.strip_suffix(".ts").and_then(|at| at[1..].parse().ok()) {

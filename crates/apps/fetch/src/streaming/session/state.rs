@@ -95,8 +95,17 @@ impl Session<'_> {
     /// A path is given another connection.
     pub(super) fn renew(&mut self, at: usize, pause: Duration) {
         let now = self.now();
+        let was_idle = self.paths[at].is_used && !self.paths[at].owes();
         self.stream.handle_closed(now, self.paths[at].id);
         self.paths[at].renew(pause);
+        self.note_lost(was_idle);
+    }
+
+    /// A path has no connection now. If it was used and owed nothing, that nothing came before is no silence.
+    pub(super) fn note_lost(&mut self, was_idle: bool) {
+        if was_idle && self.coming.is_empty() {
+            self.last_progress = time::Instant::now();
+        }
     }
 
     /// The server refuses something. It may give it the next time, or over another path; or the segment is left out of a live stream.
