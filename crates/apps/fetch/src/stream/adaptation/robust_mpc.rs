@@ -11,6 +11,9 @@ use super::view::{Adaptation, View};
 const HORIZON: usize = 5;
 /// So many throughputs, and errors of what was foretold, are remembered.
 const REMEMBERED: usize = 5;
+/// What the first foretelling may be wrong by, as a part of what then comes; less with each that was measured. Connections begin in
+/// bursts that full queues have let through, and no error is known yet.
+const ERROR_AT_FIRST: f64 = 0.5;
 /// More plans than these are not compared: with many qualities it looks less far ahead.
 const MOST_PLANS: usize = 4096;
 /// What a change of quality costs, in its own difference.
@@ -45,11 +48,13 @@ impl RobustMpc {
             // What came faster than foretold harms nobody.
             remember(&mut self.errors, ((foretold - measured) / measured).max(0.0));
         }
+        let unknown = (REMEMBERED - self.throughputs.len()) as f64 / REMEMBERED as f64;
         remember(&mut self.throughputs, measured);
         let mean =
             self.throughputs.len() as f64 / self.throughputs.iter().map(|each| 1.0 / each).sum::<f64>();
         self.foretold = Some(mean);
-        mean / (1.0 + self.errors.iter().fold(0.0, |worst: f64, error| worst.max(*error)))
+        mean / (1.0
+            + self.errors.iter().fold(ERROR_AT_FIRST * unknown, |worst: f64, error| worst.max(*error)))
     }
 }
 
@@ -101,5 +106,18 @@ impl Plan<'_> {
             .map(|next| self.value(next, Some(quality), buffered, (ahead + 1, depth)))
             .fold(f64::NEG_INFINITY, f64::max);
         own + rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rates_are_believed_less_than_later_ones() {
+        let mut model = RobustMpc::default();
+        let foretold: Vec<f64> = (0..8).map(|_| model.foretell(3e6)).collect();
+        assert_eq!((foretold[0], foretold[1]), (2e6, 3e6 / 1.4));
+        assert_eq!(foretold[5..], [3e6; 3]);
     }
 }
