@@ -19,6 +19,8 @@ use crate::streaming::paths::{Asked, Purpose};
 use crate::streaming::small::MOST_REDIRECTS;
 use crate::streaming::trust::{Doubt, Facts, Found};
 
+/// Hardly a segment is so short, and many an answer that is no segment.
+const LEAST_CREDIBLE_BYTES: u64 = 256;
 /// Nobody holds more of one segment.
 const MOST_SEGMENT_BYTES: u64 = 256 << 20;
 
@@ -152,6 +154,10 @@ impl Session<'_> {
         let length = answer.version.total().filter(|_| !is_part);
         if let Some(bytes) = length.filter(|bytes| *bytes > MOST_SEGMENT_BYTES) {
             return self.give_up(at, StreamError::TooLong { url: url(), bytes }, told);
+        }
+        let is_new = self.coming.get(&unit).is_none_or(|coming| coming.facts.is_none());
+        if is_new && length.is_some_and(|bytes| bytes < LEAST_CREDIBLE_BYTES) && self.doubts(at, unit) {
+            return Ok(());
         }
         if let Err(cause) = self.stream.handle_head(now, id, length) {
             return self.resolve(at, unit, StreamError::Changed { url: url(), cause }, told);

@@ -188,6 +188,17 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// A path says something odd of a unit, of which nobody else said anything: it has to show again what it is worth. False if it did.
+    pub(super) fn doubts(&mut self, at: usize, unit: UnitNumber) -> bool {
+        let is_first = !self.restarts.contains_key(&unit) && self.paths.len() > 1;
+        if is_first {
+            self.restarts.insert(unit, 0);
+            self.trust.suspect(at);
+            self.renew(at, Duration::ZERO);
+        }
+        is_first
+    }
+
     /// From a unit on, nothing is there that could be relied on.
     pub(super) fn restart_from(&mut self, unit: UnitNumber) {
         let now = self.now();
