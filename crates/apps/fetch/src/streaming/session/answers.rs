@@ -123,6 +123,9 @@ impl Session<'_> {
                     let cause = Box::new(Unusable::NoSuchRange { asked: range, total: Some(total) });
                     return self.resolve(at, unit, StreamError::Answer { url: url(), cause }, told);
                 }
+                if known.is_none() && total < LEAST_CREDIBLE_BYTES && self.doubts(at, unit) {
+                    return Ok(());
+                }
                 if let Some(asked) = self.paths[at].asked.get_mut(&id) {
                     asked.next = None;
                 }
