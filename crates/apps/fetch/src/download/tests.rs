@@ -318,6 +318,32 @@ async fn what_one_network_says_in_the_servers_place_does_not_count_where_another
     }
 }
 
+#[tokio::test]
+async fn a_page_takes_away_nothing_that_is_there() {
+    let file = content(3_000_000);
+    let slow = Behaviour { bytes_per_second: Some(1_000_000), ..Behaviour::default() };
+    let server = Server::start(file.clone(), slow).await;
+    let page = Behaviour { has_ranges: false, etag: None, is_page: true, ..Behaviour::default() };
+    let captive = Server::start(b"<html>who are you?".to_vec(), page).await;
+    let mut case = Case::new();
+    let enough = came(300_000);
+    assert!(case.fetch_until(&server, &enough).await.is_err());
+    let parts = case.folder.path().join("file.parts");
+    let before = fs::read(&parts).expect("parts");
+    let try_over = async |ways: Vec<Arc<dyn Dial>>| {
+        let (sender, receiver) = mpsc::channel::<Arc<dyn Dial>>(2);
+        ways.into_iter().for_each(|way| sender.try_send(way).expect("room"));
+        let target = Target::File { place: case.place(), resume: true };
+        download(server.url(), &case.options, receiver, target, pending(), |_| {}).await
+    };
+    let captive = || Arc::new(Captive(Dialer::new(None, tls()), captive.url())) as Arc<dyn Dial>;
+    let honest = Arc::new(Way("wwan0", Dialer::new(None, tls()))) as Arc<dyn Dial>;
+    assert!(try_over(vec![captive()]).await.is_err());
+    assert_eq!(fs::read(&parts).expect("parts"), before);
+    let done = try_over(vec![captive(), honest]).await.expect("a file");
+    assert!(done.path_bytes[1] < 3_000_000 - 200_000 && case.has(&file), "{done:?}");
+}
+
 /// The page comes at once, the file a little later.
 #[tokio::test]
 async fn a_page_on_one_network_is_not_the_file_whatever_is_there_already() {

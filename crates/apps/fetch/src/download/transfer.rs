@@ -1,6 +1,7 @@
 //! One file under way from one URL.
 
 mod answers;
+mod held;
 mod paths;
 mod state;
 mod verdicts;

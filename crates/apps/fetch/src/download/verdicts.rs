@@ -8,6 +8,10 @@ use url::Url;
 
 /// So long are the other paths waited for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+/// The same with those that have a connection, where what was told is likely nothing of the file's server.
+const MUCH_PATIENCE: Duration = Duration::from_secs(5);
+/// From this rank on it is that.
+const DOUBTFUL_RANK: u8 = 3;
 
 /// What a server says that has no range of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,14 +61,15 @@ impl Verdict {
 #[derive(Debug, Default)]
 pub(super) struct Verdicts {
     told: Vec<(usize, Verdict)>,
-    due: Option<Instant>,
+    /// When the first one was.
+    since: Option<Instant>,
 }
 
 impl Verdicts {
     pub(super) fn note(&mut self, now: Instant, path: usize, verdict: Verdict) {
         self.told.retain(|(known, _)| *known != path);
         self.told.push((path, verdict));
-        self.due.get_or_insert(now + PATIENCE);
+        self.since.get_or_insert(now);
     }
 
     /// Whether a path was told something.
@@ -72,9 +77,21 @@ impl Verdicts {
         self.told.iter().any(|(known, _)| *known == path)
     }
 
-    /// When it counts, whatever the other paths may say.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.due
+    /// When it counts, whatever the other paths may say. `is_connected`: one of them has a connection.
+    pub(super) fn due(&self, is_connected: bool) -> Option<Instant> {
+        let (_, best) = self.decide()?;
+        let is_doubtful = is_connected && best.rank() >= DOUBTFUL_RANK;
+        Some(self.since? + if is_doubtful { MUCH_PATIENCE } else { PATIENCE })
+    }
+
+    /// Whether paths are sent to different hosts.
+    pub(super) fn are_sent_apart(&self) -> bool {
+        let mut hosts = self.told.iter().filter_map(|(_, verdict)| match verdict {
+            Verdict::Elsewhere { to, .. } => Some(to.host()),
+            _ => None,
+        });
+        let first = hosts.next();
+        hosts.any(|host| Some(host) != first)
     }
 
     /// What counts, and of which path: the likeliest, and of those the one of the first path.
@@ -84,7 +101,7 @@ impl Verdicts {
 
     /// One path has the file: what the others were told, which does not count.
     pub(super) fn overrule(&mut self) -> Vec<(usize, Verdict)> {
-        self.due = None;
+        self.since = None;
         std::mem::take(&mut self.told)
     }
 }
@@ -98,13 +115,15 @@ mod tests {
         let elsewhere =
             Verdict::Elsewhere { to: Url::parse("http://192.0.2.1/login").unwrap(), is_at_home: false };
         let (mut verdicts, now) = (Verdicts::default(), Instant::now());
-        assert_eq!((verdicts.due(), verdicts.decide()), (None, None));
+        assert_eq!((verdicts.due(true), verdicts.decide()), (None, None));
         verdicts.note(now, 1, Verdict::Refused(404));
         verdicts.note(now + PATIENCE, 0, elsewhere.clone());
-        assert_eq!((verdicts.due(), verdicts.decide()), (Some(now + PATIENCE), Some((0, elsewhere))));
+        assert_eq!((verdicts.due(false), verdicts.decide()), (Some(now + PATIENCE), Some((0, elsewhere))));
+        // Who has a connection may say better.
+        assert_eq!((verdicts.due(true), verdicts.are_sent_apart()), (Some(now + MUCH_PATIENCE), false));
         assert!(verdicts.has(0) && verdicts.has(1) && !verdicts.has(2));
         assert_eq!(verdicts.overrule().len(), 2);
-        assert_eq!((verdicts.due(), verdicts.decide()), (None, None));
+        assert_eq!((verdicts.due(true), verdicts.decide()), (None, None));
     }
     #[test]
     fn a_page_that_nobody_expects_counts_little() {

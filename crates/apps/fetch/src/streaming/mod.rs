@@ -37,7 +37,10 @@ pub async fn stream(
     mut told: impl FnMut(Told),
 ) -> Result<Summary, StreamError> {
     let mut stop = std::pin::pin!(stop);
-    let Some(first) = ways.recv().await else { return Err(StreamError::NoWay) };
+    let first = tokio::select! {
+        first = ways.recv() => first.ok_or(StreamError::NoWay)?,
+        () = &mut stop => return Err(StreamError::Interrupted),
+    };
     let mut known = vec![first];
     while let Ok(way) = ways.try_recv() {
         known.push(way);

@@ -78,6 +78,7 @@ impl<'o> Session<'o> {
             began,
             last_progress: time::Instant::now(),
             last_new: time::Instant::now(),
+            is_idle: false,
             state: State::Starting,
             summary,
         };
@@ -177,6 +178,10 @@ impl<'o> Session<'o> {
 
     /// Asks on all paths what is to be asked now.
     fn ask(&mut self, told: &mut impl FnMut(Told)) {
+        // While the player has enough, nothing is asked for, which is no silence.
+        if self.is_idle {
+            self.last_progress = time::Instant::now();
+        }
         for at in 0..self.paths.len() {
             if !self.paths[at].is_open() || !self.is_of_use(at, told) {
                 continue;
@@ -194,13 +199,12 @@ impl<'o> Session<'o> {
                 let range =
                     AskedRange { first: offset + range.first, last: range.last.map(|last| offset + last) };
                 let url = resource.url().clone();
-                // While the player has enough, nothing is asked for, which is no silence.
-                if !self.paths.iter().any(|path| path.owes()) {
-                    self.last_progress = time::Instant::now();
-                }
                 self.paths[at].ask(id, Asked::new(Purpose::Unit(unit, quality), url, range, offset));
             }
         }
+        let could_ask = self.paths.iter().any(|path| path.is_used && path.is_open());
+        let waits = self.paths.iter().any(|path| path.owes()) || !self.coming.is_empty();
+        self.is_idle = could_ask && !waits && self.complete.is_empty();
     }
 
     /// Whether a path that has a connection may bring parts of the stream. If that is not known, it is asked for something that is.

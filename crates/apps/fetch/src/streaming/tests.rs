@@ -293,6 +293,19 @@ async fn what_hangs_holds_up_neither_the_end_nor_the_error() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_closes_in_place_of_segments_is_given_up() {
+    let server: Answers =
+        Arc::new(|asked| if asked.path.ends_with(".ts") { Some(Vec::new()) } else { film()(asked) });
+    let options = Options { silence: Some(Duration::from_secs(5)), ..options() };
+    for servers in [vec![server.clone()], vec![server.clone(), server.clone()]] {
+        let limit = tokio::time::sleep(Duration::from_secs(60));
+        let came = fetch_until("http://h.example/film.m3u8", &options, &servers, limit).await;
+        assert!(came.error().contains("nothing came for 5 s"), "{}", came.error());
+        assert!(came.took < Duration::from_secs(10), "{:?}", came.took);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_live_stream_that_never_goes_on_ends() {
     let list = playlist(|at| format!("{at}.ts")).replace("#EXT-X-ENDLIST\n", "");
     let server: Answers = Arc::new(move |asked| match asked.path.as_str() {

@@ -35,9 +35,13 @@ pub async fn download_many(
     let workers = most_at_once.clamp(1, files.len().max(1));
     let shared = Arc::new(Shared::new(files, options, events, stopping.subscribe()));
     // Of the first one it is known at once whether there is another.
-    match ways.recv().await {
-        Some(way) => shared.add_way(way),
-        None => shared.unreached("no interface leads there"),
+    tokio::select! {
+        biased;
+        () = &mut stop => return,
+        way = ways.recv() => match way {
+            Some(way) => shared.add_way(way),
+            None => shared.unreached("no interface leads there"),
+        },
     }
     while let Ok(way) = ways.try_recv() {
         shared.add_way(way);

@@ -94,6 +94,8 @@ impl Shared {
         let watching = tokio::spawn(watch_way(dial.clone(), lost));
         state.listeners.retain(|listener| listener.try_send(dial.clone()).is_ok());
         state.shares.add(now);
+        // It may lead to servers that the others do not.
+        state.servers.retain(|_, causes| causes.is_none());
         state.ways.push(Way { dial, is_connected: false, losses, watching });
     }
 

@@ -122,7 +122,11 @@ async fn ask(shared: &Shared, file: &Wanted, url: &Url) -> Asked {
                 return Asked::Ended(Err(error.into()).into());
             }
         };
-        match attempt(shared, &chosen, url, request).await {
+        let under_way = UnderWay { shared, at: chosen.at };
+        let attempted = attempt(shared, &chosen, url, request).await;
+        // How it ended is told below.
+        std::mem::forget(under_way);
+        match attempted {
             Ok((answer, took)) => return settle(shared, file, url, &chosen, answer, took).await,
             Err(Failed::Connecting(cause)) => {
                 shared.note_failed(chosen.at, cause.clone());
@@ -140,6 +144,18 @@ async fn ask(shared: &Shared, file: &Wanted, url: &Url) -> Asked {
     }
     shared.note_unreachable(url, &causes);
     Asked::Ended(Err(DownloadError::Unreachable(causes)).into())
+}
+
+/// A file on a way. Whoever has waited long enough leaves it there.
+struct UnderWay<'a> {
+    shared: &'a Shared,
+    at: usize,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.shared.note_left(self.at);
+    }
 }
 
 enum Failed {

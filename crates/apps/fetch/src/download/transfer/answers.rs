@@ -14,7 +14,7 @@ use crate::download::error::DownloadError;
 use crate::download::options::Progress;
 use crate::download::output::{Output, unwritten};
 use crate::download::redirection;
-use crate::download::verdicts::Verdict;
+use crate::download::verdicts::{Page, Verdict};
 use crate::http1::Head;
 use crate::schedule::{RequestId, Rest};
 
@@ -36,9 +36,15 @@ impl Transfer<'_> {
         let wrong = |cause| DownloadError::Answer { url: url.clone(), cause: Box::new(cause) };
         match head.status {
             301 | 302 | 303 | 307 | 308 if !self.has_answer => {
-                let to = self.redirection(head)?;
-                let is_at_home = to.host() == self.url.host();
-                return self.handle_verdict(at, Verdict::Elsewhere { to, is_at_home }, progress).await;
+                let verdict = match self.redirection(head) {
+                    Ok(to) => {
+                        let is_at_home = to.host() == self.url.host();
+                        Verdict::Elsewhere { to, is_at_home }
+                    }
+                    Err(_) if self.paths.len() > 1 => Verdict::Refused(head.status),
+                    Err(error) => return Err(error),
+                };
+                return self.handle_verdict(at, verdict, progress).await;
             }
             200 | 206 | 416 => {}
             status if self.has_answer => {
@@ -79,6 +85,11 @@ impl Transfer<'_> {
             (Extent::Whole, Ok(())) if self.has_answer || asked.start > 0 => Some(Unusable::Status(200)),
             _ => None,
         };
+        let is_page = || page(head, &self.original) == Page::Unexpected;
+        if is_other.is_some() && !self.has_answer && answer.extent == Extent::Whole && is_page() {
+            let page = Verdict::Whole(Page::Unexpected);
+            return self.handle_verdict(at, page, progress).await;
+        }
         if let Some(cause) = is_other {
             return self.handle_other(at, cause, progress).await;
         }
@@ -87,7 +98,7 @@ impl Transfer<'_> {
         let is_whole = answer.extent == Extent::Whole;
         if is_whole && !self.has_answer && self.schedule.only().is_none() {
             self.hold(at, id, head);
-            return self.handle_verdict(at, Verdict::Whole(page(head, &self.url)), progress).await;
+            return self.handle_verdict(at, Verdict::Whole(page(head, &self.original)), progress).await;
         }
         // Pieces of a file that nobody can tell from another version of it come in one answer, or from one server after the other.
         let why_one_path = match answer.version.validator() {
@@ -95,13 +106,15 @@ impl Transfer<'_> {
             None => Some("the server does not tell versions of the file apart"),
             Some(_) => None,
         };
-        if why_one_path.is_some() && !self.has_answer && self.stands_back(at, total) {
+        let is_first = !self.has_answer && self.schedule.only().is_none();
+        if why_one_path.is_some() && is_first && self.stands_back(at, total) {
             return Ok(None);
         }
         let is_part = asked.end.zip(total).is_some_and(|(end, total)| end < total);
         if why_one_path.is_some() && !is_whole && !self.has_answer && is_part && !self.is_single {
             // Two answers could be of two versions.
             self.is_single = true;
+            self.overrule(progress)?;
             self.ask_again(at, Duration::ZERO);
             self.schedule.set_only(self.paths[at].id, None);
             return Ok(None);

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time;
 use url::Url;
 
-use super::verdicts::Held;
+use super::held::Held;
 use crate::answer::{AskedRange, Digest, Unusable, Version};
 use crate::download::error::{DownloadError, Kept};
 use crate::download::options::{Done, Options};
@@ -53,6 +53,8 @@ pub(in crate::download) struct Transfer<'o> {
     pub(super) verdicts: Verdicts,
     /// Why an answer is of another version than what is there, before one was of that.
     pub(super) other: Option<Unusable>,
+    /// Paths were sent to different hosts, of which one was asked.
+    pub(super) is_doubtful: bool,
     /// All comes in one answer, as nobody could tell two versions apart.
     pub(super) is_single: bool,
     /// Nothing more is taken until then, for a rate that is not to be passed.
@@ -156,6 +158,7 @@ impl<'o> Transfer<'o> {
             restarts: 0,
             verdicts: Verdicts::default(),
             other: None,
+            is_doubtful: false,
             is_single: false,
             paused_until: None,
         })

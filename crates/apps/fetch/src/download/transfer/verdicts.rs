@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
 use url::Url;
 
+use super::held::{Held, Parts};
 use super::state::{Ended, Path, Transfer};
 use crate::answer::Unusable;
 use crate::download::error::DownloadError;
@@ -15,25 +16,8 @@ use crate::http1::Head;
 use crate::schedule::RequestId;
 use crate::shown::without_user;
 
-/// So much of a whole file is kept until it is decided whether it counts. What has more is asked for again.
-const MOST_HELD_BYTES: usize = 1 << 20;
 /// Names of files that are pages, beside those without any ending.
 const ENDINGS_OF_PAGES: [&str; 8] = ["html", "htm", "xhtml", "php", "asp", "aspx", "jsp", "cgi"];
-
-/// The answer of a path that brings the whole file, while others may say better.
-#[derive(Debug)]
-pub(super) struct Held {
-    id: RequestId,
-    head: Head,
-    bytes: Vec<Bytes>,
-    is_ended: bool,
-}
-
-impl Held {
-    fn len_bytes(&self) -> usize {
-        self.bytes.iter().map(Bytes::len).sum()
-    }
-}
 
 /// Whether an answer is a page, and its URL that of one.
 pub(super) fn page(head: &Head, url: &Url) -> Page {
@@ -50,7 +34,8 @@ pub(super) fn page(head: &Head, url: &Url) -> Page {
 impl Transfer<'_> {
     /// Until what paths were told counts, once the others had their time.
     pub(super) async fn wait_for_verdict(&self) {
-        match self.verdicts.due() {
+        let mut others = self.paths.iter().enumerate().filter(|(at, _)| !self.verdicts.has(*at));
+        match self.verdicts.due(others.any(|(_, path)| path.connection.is_some())) {
             Some(at) => sleep_until(at).await,
             None => std::future::pending().await,
         }
@@ -62,7 +47,17 @@ impl Transfer<'_> {
         progress: &mut impl FnMut(Progress),
     ) -> Result<Option<Ended>, DownloadError> {
         match self.verdicts.decide() {
-            Some((_, Verdict::Elsewhere { to, .. })) => Ok(Some(Ended::Redirected(to))),
+            Some((_, Verdict::Elsewhere { to, .. })) => {
+                self.is_doubtful |= self.verdicts.are_sent_apart();
+                Ok(Some(Ended::Redirected(to)))
+            }
+            // It is not what a part is there of, nor may be what another network leads to.
+            Some((_, Verdict::Whole(Page::Unexpected)))
+                if self.is_doubtful || self.schedule.received().len_bytes() > 0 =>
+            {
+                let cause = Box::new(Unusable::Status(200));
+                Err(DownloadError::Answer { url: self.shown_url(), cause })
+            }
             Some((_, Verdict::Refused(status))) => {
                 Err(DownloadError::Refused { url: self.shown_url(), status })
             }
@@ -108,24 +103,22 @@ impl Transfer<'_> {
 
     /// Keeps the beginning of a whole file until it is decided whether it counts.
     pub(super) fn hold(&mut self, at: usize, id: RequestId, head: &Head) {
-        self.paths[at].held = Some(Held { id, head: head.clone(), bytes: Vec::new(), is_ended: false });
+        self.paths[at].held = Some(Held::new(id, head.clone()));
     }
 
     /// More of what is held; whether it was.
     pub(super) fn hold_bytes(&mut self, at: usize, id: RequestId, bytes: &Bytes) -> bool {
-        let Some(held) = self.paths[at].held.as_mut().filter(|held| held.id == id) else { return false };
-        held.bytes.push(bytes.clone());
-        self.last_progress = Instant::now();
-        if held.len_bytes() > MOST_HELD_BYTES {
+        let Some(held) = self.paths[at].held.as_mut().filter(|held| held.is_of(id)) else { return false };
+        if !held.push(bytes.clone()) {
             self.ask_again(at, PATIENCE);
         }
+        self.last_progress = Instant::now();
         true
     }
 
     /// What is held is all; whether it was held.
     pub(super) fn hold_end(&mut self, at: usize, id: RequestId) -> bool {
-        let held = self.paths[at].held.as_mut().filter(|held| held.id == id);
-        held.map(|held| held.is_ended = true).is_some()
+        self.paths[at].held.as_mut().filter(|held| held.is_of(id)).map(Held::end).is_some()
     }
 
     /// What was held counts, as if it came now. What was not is asked for again.
@@ -134,7 +127,8 @@ impl Transfer<'_> {
         at: usize,
         progress: &mut impl FnMut(Progress),
     ) -> Result<Option<Ended>, DownloadError> {
-        let Some(Held { id, head, bytes, is_ended }) = self.paths[at].held.take() else { return Ok(None) };
+        let Some(held) = self.paths[at].held.take() else { return Ok(None) };
+        let Parts { id, head, bytes, is_ended } = held.into_parts();
         if let Some(ended) = Box::pin(self.handle_head(at, id, &head, progress)).await? {
             return Ok(Some(ended));
         }

@@ -70,6 +70,8 @@ pub(in crate::streaming) struct Session<'o> {
     pub(super) last_progress: time::Instant,
     /// When the manifest last had something new.
     pub(super) last_new: time::Instant,
+    /// A path could be asked, and nobody waits for anything.
+    pub(super) is_idle: bool,
     pub(super) state: State,
     pub(super) summary: Summary,
 }
