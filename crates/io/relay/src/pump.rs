@@ -27,6 +27,8 @@ enum Broken {
     Program,
     /// The stack's connection failed.
     Network(io::Error),
+    /// The stack ends, and the peer had more to say.
+    Stopped,
 }
 
 /// Moves bytes until both halves have ended, or, once `stopping` says so, until all that the program has written is on its
@@ -53,6 +55,13 @@ pub(super) async fn pump(
             to_network.abort();
             carried.ended();
         }
+        // Who still reads must not take it for the end.
+        Err(Broken::Stopped) => {
+            carried.ended();
+            if let Ok(ours) = from_program.reunite(to_program) {
+                reset(ours);
+            }
+        }
         Err(Broken::Network(error)) => {
             // Before the program can see that something has happened.
             carried.failed(&error);
@@ -75,14 +84,14 @@ async fn both(
             Ok(()) => {
                 carried.finished();
                 tokio::select! {
+                    biased;
                     ended = down => ended,
-                    // Nobody is left to read.
-                    _ = stopping.wait_for(|stops| *stops) => Ok(()),
+                    _ = stopping.wait_for(|stops| *stops) => Err(Broken::Stopped),
                 }
             }
             // What arrived before is still delivered.
             Err(Broken::Network(error)) => down.await.and(Err(Broken::Network(error))),
-            Err(Broken::Program) => Err(Broken::Program),
+            Err(broken) => Err(broken),
         },
         ended = &mut down => match ended {
             Ok(()) => up.await,
