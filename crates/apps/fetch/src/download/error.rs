@@ -41,6 +41,14 @@ pub enum DownloadError {
         /// How.
         cause: Box<Unusable>,
     },
+    /// Networks say different things, and nobody can tell which of them speaks for the server.
+    #[error(
+        "{url}: what is answered differs from network to network, as where one wants a password; expected https, or one that is right (-I NAME)"
+    )]
+    Differs {
+        /// What was asked for.
+        url: Url,
+    },
     /// The server tells different digests of one file.
     #[error("{url}: the server told two {} digests of one file", .algorithm.name())]
     TwoDigests {

@@ -8,16 +8,20 @@ use url::Url;
 
 /// So long are the other paths waited for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
-/// The same with those that have a connection, where what was told is likely nothing of the file's server.
+/// The same where what was told may be nothing of the file's server, and likely is nothing of it.
 const MUCH_PATIENCE: Duration = Duration::from_secs(5);
-/// From this rank on it is that.
-const DOUBTFUL_RANK: u8 = 3;
+const MOST_PATIENCE: Duration = Duration::from_secs(15);
 
 /// What a server says that has no range of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is given, but as a whole only.
-    Whole(Page),
+    Whole {
+        /// Whether it is a page.
+        page: Page,
+        /// Its length, if that was told.
+        total_bytes: Option<u64>,
+    },
     /// It is not the one of which a part is there.
     Other,
     /// It is elsewhere.
@@ -27,6 +31,8 @@ pub(super) enum Verdict {
         /// At the same host.
         is_at_home: bool,
     },
+    /// It has no byte at all.
+    Empty,
     /// It is not given, with this status.
     Refused(u16),
 }
@@ -46,12 +52,12 @@ impl Verdict {
     /// What is more likely of the file's server comes first.
     pub(super) const fn rank(&self) -> u8 {
         match self {
-            Self::Whole(Page::No) => 0,
+            Self::Whole { page: Page::No, .. } => 0,
             Self::Other => 1,
             Self::Elsewhere { is_at_home: true, .. } => 2,
-            Self::Whole(Page::Expected) => 3,
-            Self::Elsewhere { is_at_home: false, .. } => 4,
-            Self::Whole(Page::Unexpected) => 5,
+            Self::Elsewhere { is_at_home: false, .. } => 3,
+            Self::Whole { page: Page::Expected, .. } => 4,
+            Self::Whole { page: Page::Unexpected, .. } | Self::Empty => 5,
             Self::Refused(_) => 6,
         }
     }
@@ -77,21 +83,40 @@ impl Verdicts {
         self.told.iter().any(|(known, _)| *known == path)
     }
 
-    /// When it counts, whatever the other paths may say. `is_connected`: one of them has a connection.
-    pub(super) fn due(&self, is_connected: bool) -> Option<Instant> {
+    /// When it counts, whatever the other paths may say. `is_sure`: nothing else can answer in the server's place. `is_connected`: one of
+    /// the others has a connection.
+    pub(super) fn due(&self, is_sure: bool, is_connected: bool) -> Option<Instant> {
         let (_, best) = self.decide()?;
-        let is_doubtful = is_connected && best.rank() >= DOUBTFUL_RANK;
-        Some(self.since? + if is_doubtful { MUCH_PATIENCE } else { PATIENCE })
+        let patience = match best {
+            _ if is_sure => PATIENCE,
+            Verdict::Whole { page: Page::No, .. } => PATIENCE,
+            // Whoever is refused has no wrong file.
+            Verdict::Refused(_) if !is_connected => PATIENCE,
+            Verdict::Whole { page: Page::Unexpected, .. } | Verdict::Empty => MOST_PATIENCE,
+            _ => MUCH_PATIENCE,
+        };
+        Some(self.since? + patience)
     }
 
-    /// Whether paths are sent to different hosts.
-    pub(super) fn are_sent_apart(&self) -> bool {
-        let mut hosts = self.told.iter().filter_map(|(_, verdict)| match verdict {
-            Verdict::Elsewhere { to, .. } => Some(to.host()),
+    /// Whether paths are told different things, or sent to different hosts.
+    pub(super) fn are_apart(&self) -> bool {
+        let is_alike = |one: &Verdict, other: &Verdict| match (one, other) {
+            (Verdict::Elsewhere { to: one, .. }, Verdict::Elsewhere { to: other, .. }) => {
+                one.host() == other.host()
+            }
+            _ => one.rank() == other.rank(),
+        };
+        self.told.windows(2).any(|two| !is_alike(&two[0].1, &two[1].1))
+    }
+
+    /// Whether two files that are no pages have different lengths.
+    pub(super) fn are_two_files(&self) -> bool {
+        let mut lengths = self.told.iter().filter_map(|(_, verdict)| match verdict {
+            Verdict::Whole { page: Page::No, total_bytes } => Some(*total_bytes),
             _ => None,
         });
-        let first = hosts.next();
-        hosts.any(|host| Some(host) != first)
+        let first = lengths.next();
+        lengths.any(|length| Some(length) != first)
     }
 
     /// What counts, and of which path: the likeliest, and of those the one of the first path.
@@ -115,25 +140,32 @@ mod tests {
         let elsewhere =
             Verdict::Elsewhere { to: Url::parse("http://192.0.2.1/login").unwrap(), is_at_home: false };
         let (mut verdicts, now) = (Verdicts::default(), Instant::now());
-        assert_eq!((verdicts.due(true), verdicts.decide()), (None, None));
+        assert_eq!((verdicts.due(false, true), verdicts.decide()), (None, None));
         verdicts.note(now, 1, Verdict::Refused(404));
         verdicts.note(now + PATIENCE, 0, elsewhere.clone());
-        assert_eq!((verdicts.due(false), verdicts.decide()), (Some(now + PATIENCE), Some((0, elsewhere))));
-        // Who has a connection may say better.
-        assert_eq!((verdicts.due(true), verdicts.are_sent_apart()), (Some(now + MUCH_PATIENCE), false));
+        assert_eq!(verdicts.decide(), Some((0, elsewhere)));
+        assert!(verdicts.are_apart());
+        // By https it is the server that says so.
+        let due =
+            [(true, true), (false, true)].map(|(is_sure, is_connected)| verdicts.due(is_sure, is_connected));
+        assert_eq!(due, [Some(now + PATIENCE), Some(now + MUCH_PATIENCE)]);
         assert!(verdicts.has(0) && verdicts.has(1) && !verdicts.has(2));
         assert_eq!(verdicts.overrule().len(), 2);
-        assert_eq!((verdicts.due(true), verdicts.decide()), (None, None));
+        assert_eq!((verdicts.due(false, true), verdicts.decide()), (None, None));
     }
     #[test]
     fn a_page_that_nobody_expects_counts_little() {
+        let whole = |page, total_bytes| Verdict::Whole { page, total_bytes: Some(total_bytes) };
         let mut verdicts = Verdicts::default();
         let now = Instant::now();
-        verdicts.note(now, 0, Verdict::Whole(Page::Unexpected));
+        verdicts.note(now, 0, whole(Page::Unexpected, 20));
         verdicts.note(now, 1, Verdict::Other);
         assert_eq!(verdicts.decide(), Some((1, Verdict::Other)));
-        verdicts.note(now, 2, Verdict::Whole(Page::No));
-        verdicts.note(now, 1, Verdict::Whole(Page::No));
-        assert_eq!(verdicts.decide(), Some((1, Verdict::Whole(Page::No))));
+        verdicts.note(now, 2, whole(Page::No, 100));
+        verdicts.note(now, 1, whole(Page::No, 100));
+        assert_eq!(verdicts.decide(), Some((1, whole(Page::No, 100))));
+        assert!(verdicts.are_apart() && !verdicts.are_two_files());
+        verdicts.note(now, 2, whole(Page::No, 101));
+        assert!(verdicts.are_two_files());
     }
 }

@@ -230,6 +230,10 @@ async fn settle(
                 false => Asked::NotSimple,
             }
         }
+        Small::Empty if chosen.has_others => {
+            shared.note_left(chosen.at);
+            Asked::NotSimple
+        }
         Small::Empty => {
             shared.note_brought(chosen.at, took, 0);
             let kept = check(&[], &options.digests).and_then(|()| place(file, &[]));

@@ -239,7 +239,8 @@ fn answer(request: &str, shared: &Shared) -> (String, Vec<u8>) {
         etag = Some("\"two\"".into());
     }
     let etag = etag.map_or(String::new(), |etag| format!("ETag: {etag}\r\n"));
-    let kind = if behaviour.is_page { "Content-Type: text/html\r\n" } else { "" };
+    let kind = if behaviour.is_page { "text/html" } else { "application/octet-stream" };
+    let kind = format!("Content-Type: {kind}\r\n");
     let digest = if behaviour.has_random_digests { Some([number as u8; 32]) } else { behaviour.digest };
     let digest = digest.map_or(String::new(), |digest| {
         format!("Repr-Digest: sha-256=:{}:\r\n", BASE64_STANDARD.encode(digest))
@@ -255,7 +256,10 @@ fn answer(request: &str, shared: &Shared) -> (String, Vec<u8>) {
                 );
             }
             body.extend(b"0\r\n\r\n");
-            return (format!("HTTP/1.1 200 OK\r\n{etag}{digest}Transfer-Encoding: chunked\r\n\r\n"), body);
+            return (
+                format!("HTTP/1.1 200 OK\r\n{etag}{digest}{kind}Transfer-Encoding: chunked\r\n\r\n"),
+                body,
+            );
         }
         let head = format!("HTTP/1.1 200 OK\r\n{etag}{digest}{kind}Content-Length: {}\r\n\r\n", file.len());
         return (head, file);

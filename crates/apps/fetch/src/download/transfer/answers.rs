@@ -68,8 +68,7 @@ impl Transfer<'_> {
             Ok(answer) => answer,
             // A range of an empty file has nothing to begin with.
             Err(Unusable::NoSuchRange { total: Some(0), .. }) if !self.has_answer && asked.start == 0 => {
-                self.schedule.set_total_bytes(0);
-                return Ok(None);
+                return self.handle_verdict(at, Verdict::Empty, progress).await;
             }
             Err(cause) => return self.handle_other(at, cause, progress).await,
         };
@@ -87,8 +86,8 @@ impl Transfer<'_> {
         };
         let is_page = || page(head, &self.original) == Page::Unexpected;
         if is_other.is_some() && !self.has_answer && answer.extent == Extent::Whole && is_page() {
-            let page = Verdict::Whole(Page::Unexpected);
-            return self.handle_verdict(at, page, progress).await;
+            let verdict = Verdict::Whole { page: Page::Unexpected, total_bytes: answer.version.total() };
+            return self.handle_verdict(at, verdict, progress).await;
         }
         if let Some(cause) = is_other {
             return self.handle_other(at, cause, progress).await;
@@ -98,7 +97,8 @@ impl Transfer<'_> {
         let is_whole = answer.extent == Extent::Whole;
         if is_whole && !self.has_answer && self.schedule.only().is_none() {
             self.hold(at, id, head);
-            return self.handle_verdict(at, Verdict::Whole(page(head, &self.original)), progress).await;
+            let verdict = Verdict::Whole { page: page(head, &self.original), total_bytes: total };
+            return self.handle_verdict(at, verdict, progress).await;
         }
         // Pieces of a file that nobody can tell from another version of it come in one answer, or from one server after the other.
         let why_one_path = match answer.version.validator() {

@@ -24,7 +24,9 @@ pub(super) fn page(head: &Head, url: &Url) -> Page {
     let kind = head.fields.text("content-type").unwrap_or_default().to_ascii_lowercase();
     let name = url.path_segments().and_then(Iterator::last).unwrap_or_default();
     let is_of_page = |(_, ending): (&str, &str)| ENDINGS_OF_PAGES.contains(&&*ending.to_ascii_lowercase());
-    match (kind.starts_with("text/html"), name.rsplit_once('.').is_none_or(is_of_page)) {
+    // Whoever says nothing of it may be anybody.
+    let is_page = kind.is_empty() || kind.starts_with("text/html") || kind.starts_with("application/xhtml");
+    match (is_page, name.rsplit_once('.').is_none_or(is_of_page)) {
         (false, _) => Page::No,
         (true, true) => Page::Expected,
         (true, false) => Page::Unexpected,
@@ -35,7 +37,7 @@ impl Transfer<'_> {
     /// Until what paths were told counts, once the others had their time.
     pub(super) async fn wait_for_verdict(&self) {
         let mut others = self.paths.iter().enumerate().filter(|(at, _)| !self.verdicts.has(*at));
-        match self.verdicts.due(others.any(|(_, path)| path.connection.is_some())) {
+        match self.verdicts.due(self.is_sure(), others.any(|(_, path)| path.connection.is_some())) {
             Some(at) => sleep_until(at).await,
             None => std::future::pending().await,
         }
@@ -48,15 +50,21 @@ impl Transfer<'_> {
     ) -> Result<Option<Ended>, DownloadError> {
         match self.verdicts.decide() {
             Some((_, Verdict::Elsewhere { to, .. })) => {
-                self.is_doubtful |= self.verdicts.are_sent_apart();
+                self.is_doubtful |= !self.is_sure() && self.verdicts.are_apart();
                 Ok(Some(Ended::Redirected(to)))
             }
-            // It is not what a part is there of, nor may be what another network leads to.
-            Some((_, Verdict::Whole(Page::Unexpected)))
-                if self.is_doubtful || self.schedule.received().len_bytes() > 0 =>
+            // It may be what another network led to, or is not what a part is there of.
+            Some((_, Verdict::Whole { page, .. }))
+                if self.verdicts.are_two_files()
+                    || page != Page::No && self.is_doubtful
+                    || page == Page::Unexpected && self.schedule.received().len_bytes() > 0 =>
             {
-                let cause = Box::new(Unusable::Status(200));
-                Err(DownloadError::Answer { url: self.shown_url(), cause })
+                Err(DownloadError::Differs { url: self.shown_url() })
+            }
+            Some((_, Verdict::Empty)) => {
+                self.verdicts.overrule();
+                self.schedule.set_total_bytes(0);
+                Ok(None)
             }
             Some((_, Verdict::Refused(status))) => {
                 Err(DownloadError::Refused { url: self.shown_url(), status })
@@ -67,7 +75,7 @@ impl Transfer<'_> {
                 self.verdicts.overrule();
                 self.changed(error, progress)
             }
-            Some((at, verdict @ Verdict::Whole(_))) => {
+            Some((at, verdict @ Verdict::Whole { .. })) => {
                 for (other, told) in self.verdicts.overrule() {
                     match told.rank() == verdict.rank() {
                         _ if other == at => {}
@@ -89,16 +97,23 @@ impl Transfer<'_> {
         verdict: Verdict,
         progress: &mut impl FnMut(Progress),
     ) -> Result<Option<Ended>, DownloadError> {
+        let is_refused = matches!(verdict, Verdict::Refused(_) | Verdict::Other);
         self.verdicts.note(Instant::now(), at, verdict);
-        if self.can_others_say_better() { Ok(None) } else { self.conclude(progress).await }
-    }
-
-    /// A path has no verdict, and may have one.
-    pub(super) fn can_others_say_better(&self) -> bool {
+        // What the server itself says is the same for all; a better path may bring it.
+        let waits_for = if self.is_sure() && !is_refused { at } else { self.paths.len() };
         let may_answer = |(at, path): (usize, &Path)| {
             !self.verdicts.has(at) && (path.connection.is_some() || path.attempts == 0)
         };
-        self.paths.iter().enumerate().any(may_answer)
+        if self.paths[..waits_for].iter().enumerate().any(may_answer) {
+            Ok(None)
+        } else {
+            self.conclude(progress).await
+        }
+    }
+
+    /// Nobody can answer in the server's place.
+    fn is_sure(&self) -> bool {
+        self.url.scheme() == "https"
     }
 
     /// Keeps the beginning of a whole file until it is decided whether it counts.
@@ -155,8 +170,9 @@ fn in_words(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Elsewhere { to, .. } => format!("it is sent to {}", without_user(to)),
         Verdict::Refused(status) => format!("the server says {status}"),
-        Verdict::Whole(Page::No) => "its answer is not that of the others".into(),
-        Verdict::Whole(_) => "a page of the web comes in place of the file".into(),
+        Verdict::Empty => "an empty file comes in place of the file".into(),
+        Verdict::Whole { page: Page::No, .. } => "its answer is not that of the others".into(),
+        Verdict::Whole { .. } => "a page of the web comes in place of the file".into(),
         Verdict::Other => "its answer is of another file".into(),
     }
 }
