@@ -222,11 +222,15 @@ impl Transfer<'_> {
         progress: &mut impl FnMut(Progress),
     ) -> Result<(), DownloadError> {
         let Some(asked) = self.paths[at].asked.remove(&id) else { return Ok(()) };
-        if self.schedule.total_bytes().is_none() && self.has_answer {
+        // The end of a refusal or the like.
+        if !self.has_answer {
+            return Ok(());
+        }
+        if self.schedule.total_bytes().is_none() {
             self.schedule.set_total_bytes(asked.start + asked.came_bytes);
         } else if self.end_of(asked).is_some_and(|end| asked.start + asked.came_bytes < end) {
             self.give_up(at, "the server sent less than it had said".into(), progress)?;
-        } else if self.has_answer {
+        } else {
             self.paths[at].failures = 0;
         }
         Ok(())
