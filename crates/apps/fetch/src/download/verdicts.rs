@@ -98,11 +98,12 @@ impl Verdicts {
         Some(self.since? + patience)
     }
 
-    /// Whether paths are told different things, or sent to different hosts.
+    /// Whether paths are told different things, or sent to different places.
     pub(super) fn are_apart(&self) -> bool {
         let is_alike = |one: &Verdict, other: &Verdict| match (one, other) {
             (Verdict::Elsewhere { to: one, .. }, Verdict::Elsewhere { to: other, .. }) => {
-                one.host() == other.host()
+                // What follows the path may be of one answer only.
+                (one.host(), one.path()) == (other.host(), other.path())
             }
             _ => one.rank() == other.rank(),
         };
@@ -167,5 +168,11 @@ mod tests {
         assert!(verdicts.are_apart() && !verdicts.are_two_files());
         verdicts.note(now, 2, whole(Page::No, 101));
         assert!(verdicts.are_two_files());
+        let mut verdicts = Verdicts::default();
+        for (path, name) in ["file?key=1", "file?key=2", "login"].into_iter().enumerate() {
+            let to = Url::parse(&format!("http://192.0.2.1/{name}")).expect("a URL");
+            verdicts.note(now, path, Verdict::Elsewhere { to, is_at_home: true });
+            assert_eq!(verdicts.are_apart(), name == "login", "{name}");
+        }
     }
 }

@@ -53,7 +53,7 @@ pub(in crate::download) struct Transfer<'o> {
     pub(super) verdicts: Verdicts,
     /// Why an answer is of another version than what is there, before one was of that.
     pub(super) other: Option<Unusable>,
-    /// Paths were sent to different hosts, of which one was asked.
+    /// Paths were told different things, of which one was followed.
     pub(super) is_doubtful: bool,
     /// All comes in one answer, as nobody could tell two versions apart.
     pub(super) is_single: bool,
