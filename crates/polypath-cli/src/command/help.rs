@@ -33,6 +33,13 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         ],
     ),
     (
+        "polypath bench disturbed",
+        [
+            "polypath bench disturbed --file-size 20MB",
+            "polypath bench disturbed --only lie --repeats 3 --json",
+        ],
+    ),
+    (
         "polypath bench emulate",
         ["polypath bench emulate --rates 10,100", "polypath bench emulate --delay 5ms --json"],
     ),
