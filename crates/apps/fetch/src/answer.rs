@@ -2,15 +2,24 @@
 
 mod content_range;
 mod digest;
+mod page;
 mod version;
 
 use std::fmt;
 
 pub use content_range::ContentRange;
+pub(crate) use digest::collect;
 pub use digest::{Digest, DigestAlgorithm, repr_digests};
+pub(crate) use page::{is_of_pages, is_page};
 pub use version::Version;
 
 use crate::http1::Head;
+
+/// A status by which the server can't answer now, but maybe later.
+#[must_use]
+pub(crate) const fn is_temporary(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
+}
 
 /// Bytes of a file that are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

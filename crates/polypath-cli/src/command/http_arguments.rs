@@ -64,6 +64,11 @@ impl HttpArguments {
         Tls::new(&tls).map_err(Failure::input)
     }
 
+    /// Anybody may answer for a server.
+    pub(super) const fn is_unverified(&self) -> bool {
+        self.insecure
+    }
+
     pub(super) fn proxy(&self) -> Result<Option<Proxy>, Failure> {
         // Read here, as the library of the command line shows what it can't read, with all secrets.
         let proxy = self.proxy.as_deref().map(str::parse::<Proxy>).transpose();

@@ -125,6 +125,7 @@ impl RangeArguments {
             fields,
             digests: self.checksum.clone(),
             verifies: job.verifies,
+            is_unverified: self.http.is_unverified(),
             retries: self.retry,
             silence: job.silence,
             most_time: self.max_time,

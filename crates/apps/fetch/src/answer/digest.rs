@@ -40,6 +40,18 @@ pub struct Digest {
     pub value: Vec<u8>,
 }
 
+/// Adds what an answer tells to what is known; the error is the algorithm of a digest that is known to be another.
+pub(crate) fn collect(known: &mut Vec<Digest>, told: &[Digest]) -> Result<(), DigestAlgorithm> {
+    for digest in told {
+        match known.iter().find(|known| known.algorithm == digest.algorithm) {
+            Some(known) if known.value != digest.value => return Err(digest.algorithm),
+            Some(_) => {}
+            None => known.push(digest.clone()),
+        }
+    }
+    Ok(())
+}
+
 /// The digests of the field `Repr-Digest` (RFC 9530 §3): of the whole, also if the answer brings a part. Those of unknown algorithms are
 /// left out, and so is the whole field when it is malformed, as structured fields have it.
 #[must_use]

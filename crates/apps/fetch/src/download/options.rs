@@ -19,6 +19,8 @@ pub struct Options {
     pub digests: Vec<Digest>,
     /// Compare with the digests that the server tells.
     pub verifies: bool,
+    /// Certificates are not compared, so that anybody may answer for an `https` server.
+    pub is_unverified: bool,
     /// How often a server that can't be reached, or says that it can't answer now, is asked again before anything came.
     pub retries: u32,
     /// Give up when nothing came for so long.
@@ -36,6 +38,7 @@ impl Default for Options {
             sizing: None,
             digests: Vec::new(),
             verifies: true,
+            is_unverified: false,
             retries: 0,
             silence: Some(Duration::from_secs(60)),
             most_time: None,

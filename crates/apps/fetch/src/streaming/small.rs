@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use url::Url;
 
 use super::error::StreamError;
-use super::trust::is_page;
+use crate::answer::is_of_pages;
 use crate::answer::{Answer, AskedRange, Extent};
 use crate::download::Dial;
 use crate::download::asking::RequestFields;
@@ -44,7 +44,7 @@ impl Small {
     pub(super) fn check_media(&self) -> Result<(), StreamError> {
         let is_text = self.bytes.trim_ascii_start().starts_with(b"<");
         if !is_text
-            && !self.content_type.as_ref().is_some_and(|content_type| is_page(content_type.as_bytes()))
+            && !self.content_type.as_ref().is_some_and(|content_type| is_of_pages(content_type.as_bytes()))
         {
             return Ok(());
         }

@@ -7,7 +7,7 @@
 use polypath_units::{Duration, Instant};
 use url::Url;
 
-use crate::answer::{Answer, AskedRange, Extent, Unusable, Version};
+use crate::answer::{Answer, AskedRange, Extent, Unusable, Version, is_page};
 use crate::http1::Head;
 
 /// So long the path that brought the manifest is waited for, where no other was believed yet.
@@ -31,15 +31,9 @@ impl Found {
         Self {
             version: answer.version.clone(),
             is_part: answer.extent != Extent::Whole,
-            is_page: head.fields.only("content-type").is_some_and(is_page),
+            is_page: is_page(head),
         }
     }
-}
-
-/// Whether a media type is of a page for people.
-pub(super) fn is_page(media_type: &[u8]) -> bool {
-    let essence = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    [&b"text/html"[..], b"application/xhtml+xml"].iter().any(|page| essence.eq_ignore_ascii_case(page))
 }
 
 /// What is known of a file, and who said so.

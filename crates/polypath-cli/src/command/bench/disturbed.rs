@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use clap::Args;
-use polypath_config::quantity::{Size, read};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use serde::Serialize;
@@ -15,7 +14,7 @@ use crate::command::{Failure, print_json, print_line};
 #[command(after_long_help = SCHEMA)]
 pub(crate) struct Arguments {
     /// Bytes of the file
-    #[arg(long, value_name = "SIZE", default_value = "10MB", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "10MB", value_parser = super::parse_size)]
     file_size: u64,
     /// Downloads for each disturbance, each at another moment
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -130,8 +129,4 @@ fn print_table(results: &Results) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-fn parse_size(text: &str) -> Result<u64, String> {
-    read(text).map(|Size(bytes)| bytes)
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use indicatif::ProgressBar;
-use polypath_config::quantity::{Size, read};
 use polypath_lab::download::{Pair, PairRanges, run_pairs};
 use serde::Serialize;
 
@@ -18,7 +17,7 @@ use crate::command::{Failure, complain, print_json, print_line};
 #[command(after_long_help = SCHEMA)]
 pub(crate) struct Arguments {
     /// Bytes of the file
-    #[arg(long, value_name = "SIZE", default_value = "50MB", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "50MB", value_parser = super::parse_size)]
     file_size: u64,
     /// How often each downloads it; the median counts. Over one path five times at least
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -265,8 +264,4 @@ fn print_table(results: &Results) -> Result<(), Failure> {
         ))?;
     }
     Ok(())
-}
-
-fn parse_size(text: &str) -> Result<u64, String> {
-    read(text).map(|Size(bytes)| bytes)
 }

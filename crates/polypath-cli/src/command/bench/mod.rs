@@ -19,6 +19,7 @@ use crate::bench::Contender;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use polypath_config::Policies;
+use polypath_config::quantity::{Size, read};
 use polypath_sim::trace::TraceOutputs;
 use polypath_sim::{bench, matrix};
 use polypath_units::Duration;
@@ -178,6 +179,10 @@ fn parse_contender(text: &str) -> Result<Contender, String> {
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.05..=3600.0).contains(seconds));
     seconds.ok_or_else(|| "expected a number of seconds from 0.05 to 3600".to_string())
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    read(text).map(|Size(bytes)| bytes)
 }
 
 /// A bar on standard error, which shows only on a terminal.

@@ -10,7 +10,7 @@ use url::Url;
 use super::shared::{Chosen, Shared};
 use super::small::{self, Broken, Small};
 use super::wanted::{Ended, Wanted};
-use crate::answer::{Answer, Digest, Extent};
+use crate::answer::{Answer, Digest, Extent, collect, is_temporary};
 use crate::download::asking::RequestFields;
 use crate::download::error::DownloadError;
 use crate::download::options::{Options, Progress};
@@ -241,18 +241,17 @@ async fn settle(
         }
         Small::Other(head) => {
             shared.note_left(chosen.at);
-            let is_temporary = matches!(head.status, 408 | 429 | 500 | 502 | 503 | 504);
             // On one network something else may answer.
-            if !shared.is_proven(chosen.at) || is_temporary && options.retries > 0 {
+            if !shared.is_proven(chosen.at) || is_temporary(head.status) && options.retries > 0 {
                 return Asked::NotSimple;
             }
             let shown = without_user(url);
-            match head.status {
-                301 | 302 | 303 | 307 | 308 => match redirection::to(&head, url) {
-                    Ok(to) => Asked::Elsewhere(to),
-                    Err(problem) => Asked::Ended(Err(DownloadError::Redirect { url: shown, problem }).into()),
-                },
-                status => Asked::Ended(Err(DownloadError::Refused { url: shown, status }).into()),
+            if !redirection::is_one(&head) {
+                return Asked::Ended(Err(DownloadError::Refused { url: shown, status: head.status }).into());
+            }
+            match redirection::to(&head, url) {
+                Ok(to) => Asked::Elsewhere(to),
+                Err(problem) => Asked::Ended(Err(DownloadError::Redirect { url: shown, problem }).into()),
             }
         }
         Small::File { .. } | Small::Unusable => {
@@ -271,16 +270,8 @@ fn keep(
 ) -> Result<Vec<Digest>, DownloadError> {
     let mut digests = options.digests.clone();
     if options.verifies {
-        for told in &answer.digests {
-            match digests.iter().find(|known| known.algorithm == told.algorithm) {
-                Some(known) if known.value != told.value => {
-                    let (url, algorithm) = (without_user(&file.url), told.algorithm);
-                    return Err(DownloadError::TwoDigests { url, algorithm });
-                }
-                Some(_) => {}
-                None => digests.push(told.clone()),
-            }
-        }
+        let differs = |algorithm| DownloadError::TwoDigests { url: without_user(&file.url), algorithm };
+        collect(&mut digests, &answer.digests).map_err(differs)?;
     }
     check(bytes, &digests)?;
     place(file, bytes)?;

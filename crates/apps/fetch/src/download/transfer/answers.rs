@@ -9,7 +9,7 @@ use url::Url;
 use super::paths::MOST_FAILURES;
 use super::state::{Asked, Ended, Path, Transfer};
 use super::verdicts::page;
-use crate::answer::{Answer, Digest, Extent, Unusable};
+use crate::answer::{Answer, Digest, Extent, Unusable, collect, is_temporary};
 use crate::download::error::DownloadError;
 use crate::download::options::Progress;
 use crate::download::output::{Output, unwritten};
@@ -35,7 +35,7 @@ impl Transfer<'_> {
         let url = self.shown_url();
         let wrong = |cause| DownloadError::Answer { url: url.clone(), cause: Box::new(cause) };
         match head.status {
-            301 | 302 | 303 | 307 | 308 if !self.has_answer => {
+            _ if redirection::is_one(head) && !self.has_answer => {
                 let verdict = match self.redirection(head) {
                     Ok(to) => {
                         let is_at_home = to.host() == self.url.host();
@@ -52,8 +52,7 @@ impl Transfer<'_> {
                 return Ok(None);
             }
             status => {
-                let is_temporary = matches!(status, 408 | 429 | 500 | 502 | 503 | 504);
-                if !is_temporary || self.rounds >= self.options.retries {
+                if !is_temporary(status) || self.rounds >= self.options.retries {
                     return self.handle_verdict(at, Verdict::Refused(status), progress).await;
                 }
                 self.rounds += 1;
@@ -232,17 +231,8 @@ impl Transfer<'_> {
         if !self.options.verifies {
             return Ok(());
         }
-        for digest in told {
-            match self.digests.iter().find(|known| known.algorithm == digest.algorithm) {
-                Some(known) if known.value != digest.value => {
-                    let (url, algorithm) = (self.shown_url(), digest.algorithm);
-                    return Err(DownloadError::TwoDigests { url, algorithm });
-                }
-                Some(_) => {}
-                None => self.digests.push(digest.clone()),
-            }
-        }
-        Ok(())
+        collect(&mut self.digests, told)
+            .map_err(|algorithm| DownloadError::TwoDigests { url: self.shown_url(), algorithm })
     }
 
     pub(super) async fn handle_data(

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::held::{Held, Parts};
 use super::state::{Ended, Path, Transfer};
-use crate::answer::Unusable;
+use crate::answer::{Unusable, is_page};
 use crate::download::error::DownloadError;
 use crate::download::options::Progress;
 use crate::download::verdicts::{PATIENCE, Page, Verdict};
@@ -21,11 +21,10 @@ const ENDINGS_OF_PAGES: [&str; 8] = ["html", "htm", "xhtml", "php", "asp", "aspx
 
 /// Whether an answer is a page, and its URL that of one.
 pub(super) fn page(head: &Head, url: &Url) -> Page {
-    let kind = head.fields.text("content-type").unwrap_or_default().to_ascii_lowercase();
     let name = url.path_segments().and_then(Iterator::last).unwrap_or_default();
     let is_of_page = |(_, ending): (&str, &str)| ENDINGS_OF_PAGES.contains(&&*ending.to_ascii_lowercase());
     // Whoever says nothing of it may be anybody.
-    let is_page = kind.is_empty() || kind.starts_with("text/html") || kind.starts_with("application/xhtml");
+    let is_page = is_page(head) || head.fields.only("content-type").is_none();
     match (is_page, name.rsplit_once('.').is_none_or(is_of_page)) {
         (false, _) => Page::No,
         (true, true) => Page::Expected,
@@ -113,7 +112,7 @@ impl Transfer<'_> {
 
     /// Nobody can answer in the server's place.
     fn is_sure(&self) -> bool {
-        self.url.scheme() == "https"
+        self.url.scheme() == "https" && !self.options.is_unverified
     }
 
     /// Keeps the beginning of a whole file until it is decided whether it counts.
