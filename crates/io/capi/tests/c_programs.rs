@@ -21,6 +21,8 @@ const NOBODY: u32 = 65_534;
 const LEAVES: &str = "LEAVES";
 /// The same: another thread is to free it meanwhile.
 const FREES: &str = "FREES";
+/// The same: the client frees its engine in the middle of what the server writes.
+const CUTS: &str = "CUTS";
 
 fn can_run(what: &str) -> bool {
     has_compiler(what) && is_root_or_skip(what)
@@ -59,7 +61,7 @@ fn talk_in(
             command.env("ENGINE", engine);
         }
         command.env("POLYPATH_RUNTIME_DIR", folder.path());
-        for word in [LEAVES, FREES].into_iter().filter(|word| client_words.contains(word)) {
+        for word in [LEAVES, FREES, CUTS].into_iter().filter(|word| client_words.contains(word)) {
             command.env(word, "1");
         }
         if is_unprivileged && is_root {
@@ -76,11 +78,12 @@ fn talk_in(
     let mut printed = BufReader::new(serving.stdout.take().expect("a pipe"));
     let mut port = String::new();
     printed.read_line(&mut port).expect("the server's port");
-    let words = client_words.iter().filter(|word| ![LEAVES, FREES].contains(*word)).map(|word| match *word {
-        "ADDR" => addr.as_str(),
-        "PORT" => port.trim(),
-        word => word,
-    });
+    let words =
+        client_words.iter().filter(|word| ![LEAVES, FREES, CUTS].contains(*word)).map(|word| match *word {
+            "ADDR" => addr.as_str(),
+            "PORT" => port.trim(),
+            word => word,
+        });
     let mut command = program(client, calling_engine);
     command.args(words);
     let output = client_side.run(|| command.output()).expect("the namespace").expect("the client");
@@ -208,6 +211,7 @@ fn over_udp(is_unprivileged: bool) {
         (&waits, &["client", "ADDR", "PORT"]),
         (&waits, &["client", "ADDR", "PORT", LEAVES]),
         (&waits, &["client", "ADDR", "PORT", FREES]),
+        (&waits, &["client", "ADDR", "PORT", CUTS]),
     ] {
         let (client, _) = talk(program, words);
         assert_eq!(client, "done");
@@ -256,6 +260,7 @@ fn our_own_stack_on_the_uplinks_carries_over_both() {
         &["client", "ADDR", "PORT"][..],
         &["client", "ADDR", "PORT", LEAVES],
         &["client", "ADDR", "PORT", FREES],
+        &["client", "ADDR", "PORT", CUTS],
     ] {
         let (client, _) = talk(&waits, words);
         assert_eq!(client, "done", "{words:?}");

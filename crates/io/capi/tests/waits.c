@@ -1,8 +1,10 @@
 /* Threads that wait at listeners when the engine ends: one in polypath_accept, one in poll. "serve ADDR" writes much to a
  * client, and frees the engine at once, or with LEAVES in the environment leaves that to the program's end, which with FREES comes
- * while a thread frees it. "client ADDR PORT" reads all of it. ENGINE says which engine. */
+ * while a thread frees it. "client ADDR PORT" reads all of it. With CUTS the server writes without end, and the client frees its
+ * engine meanwhile. ENGINE says which engine. */
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 
 #include "program.h"
 
@@ -77,6 +79,12 @@ static void write_much(int fd) {
   }
 }
 
+/* Until the peer is gone. */
+static void write_without_end(int fd) {
+  signal(SIGPIPE, SIG_IGN);
+  while (write(fd, "x", 1) == 1) usleep(1000);
+}
+
 static void serve(polypath_engine *engine, const char *address) {
   int listener = listen_at(engine, address, NULL), other = listen_at(engine, address, NULL);
   close_one_that_waits(engine, address);
@@ -85,6 +93,10 @@ static void serve(polypath_engine *engine, const char *address) {
   tell_port(listener);
   int fd = polypath_accept(listener, NULL, NULL);
   EXPECT(fd >= 0);
+  if (getenv("CUTS")) {
+    write_without_end(fd);
+    return;
+  }
   pthread_t accepting, polling;
   EXPECT(pthread_create(&accepting, NULL, accept_another, &listener) == 0);
   EXPECT(pthread_create(&polling, NULL, poll_for_another, &other) == 0);
@@ -99,6 +111,27 @@ static void serve(polypath_engine *engine, const char *address) {
   polypath_free(engine);
   EXPECT(pthread_join(accepting, NULL) == 0 && pthread_join(polling, NULL) == 0);
   EXPECT(polypath_close(fd) == 0 && polypath_close(listener) == 0 && polypath_close(other) == 0);
+}
+
+/* Reads what never ends, and is told that this is not the end. */
+static void *read_without_end(void *of) {
+  int fd = *(int *)of;
+  char bytes[4096];
+  ssize_t got;
+  while ((got = read(fd, bytes, sizeof bytes)) > 0) {}
+  EXPECT(got == -1 && errno == ECONNRESET);
+  return NULL;
+}
+
+static void free_while_reading(polypath_engine *engine, struct sockaddr_in from) {
+  int fd = polypath_connect(engine, (struct sockaddr *)&from, sizeof from, NULL);
+  char byte;
+  EXPECT(fd >= 0 && read(fd, &byte, 1) == 1);
+  pthread_t reading;
+  EXPECT(pthread_create(&reading, NULL, read_without_end, &fd) == 0);
+  polypath_free(engine);
+  EXPECT(pthread_join(reading, NULL) == 0 && polypath_close(fd) == 0);
+  printf("done\n");
 }
 
 /* All of it comes, and then the end. */
@@ -121,7 +154,9 @@ int main(int argc, char **argv) {
     serve(engine, argv[2]);
   } else {
     EXPECT(argc == 4);
-    read_much(engine, address_of(argv[2], argv[3]));
+    struct sockaddr_in from = address_of(argv[2], argv[3]);
+    if (getenv("CUTS")) free_while_reading(engine, from);
+    else read_much(engine, from);
   }
   return 0;
 }
