@@ -427,7 +427,11 @@ fn what_a_backend_can_not_do_is_said_before_anything_runs() {
         .replace("metrics = [\"benefit-over-tcp\", \"goodput\"]", metrics);
     let of_blocks = of_blocks.split("[[expected]]").next().expect("a text");
     for (content, backend, wanted) in [
-        (of_blocks, "netns", "set 1, LIA: this backend carries bulk and transfer traffic"),
+        (
+            of_blocks,
+            "netns",
+            "set 1, LIA: this backend carries bulk and transfer traffic, downloads and streams, no blocks",
+        ),
         (EXPERIMENT, "netns-kernel", "set 1, LIA: this kernel has no lia; it has"),
     ] {
         fs::write(&file, content).expect("a file");

@@ -8,7 +8,7 @@ use std::{fmt, fs, io};
 use polypath_emulate::Emulation;
 use polypath_testbed::Testbed;
 
-use super::beside_kernel::scene::{AccessLink, emulated, neighbours_wait};
+use super::beside_kernel::scene::{AccessLink, emulated, lead_everywhere, neighbours_wait};
 use super::nginx::{HTTP_PORT, HTTPS_PORT, Nginx, make_file, must};
 
 /// The name of the file at the server.
@@ -77,27 +77,10 @@ impl Site {
     /// and openssl.
     pub(crate) fn new(lines: &[AccessLink], bytes: u64, congestion: &str) -> io::Result<Self> {
         let testbed = Testbed::with_middle(lines.len() as u8)?;
-        for namespace in [&testbed.client, &testbed.server] {
-            // Each download finds out for itself what the paths are like.
-            namespace.set_variable("net/ipv4/tcp_no_metrics_save", "1")?;
-        }
         let middle = testbed.middle.as_ref().ok_or_else(|| io::Error::other("nothing between the hosts"))?;
         let emulation = Emulation::start(middle, emulated(lines))?;
         testbed.make_neighbours(neighbours_wait(lines))?;
-        // The server has one address, which all interfaces lead to.
-        for path in 0..testbed.paths() {
-            let (gateway, device) = (Testbed::server_v4(path).to_string(), Testbed::interface(path));
-            let metric = (100 + u32::from(path)).to_string();
-            let route = ["route", "add", "default", "via", &gateway, "dev", &device, "metric", &metric];
-            must(testbed.client.run(|| Command::new("ip").args(route).output())??, "ip")?;
-            // By route: as a setting, a namespace may choose only from those that are for all users.
-            let own = Testbed::server_v4(path);
-            let [a, b, c, _] = own.octets();
-            let (network, own) = (format!("{a}.{b}.{c}.0/24"), own.to_string());
-            let mut route = vec!["route", "change", &network, "dev", &device, "proto", "kernel"];
-            route.extend(["scope", "link", "src", &own, "congctl", congestion]);
-            must(testbed.server.run(|| Command::new("ip").args(&route).output())??, "ip")?;
-        }
+        lead_everywhere(&testbed, congestion)?;
         let folder = tempfile::tempdir()?;
         fs::create_dir(folder.path().join("site"))?;
         make_file(&folder.path().join("site").join(NAME), bytes)?;

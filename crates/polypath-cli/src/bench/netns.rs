@@ -1,8 +1,10 @@
 //! The laboratory's runs in real time: two processes in network namespaces of their own, joined by emulated paths.
 
+mod over_http;
+
 use std::time::Duration;
 
-use polypath_emulate::{EmulatedLink, Emulation, LinkStatistics};
+use polypath_emulate::{DirectionStatistics, EmulatedLink, Emulation};
 use polypath_lab::experiment::{Job, Topology};
 use polypath_lab::run::{Backend, BackendError, Buffer, PathOutcome, StreamTraffic, VariantKind};
 use polypath_lab::{Outcome, PathSet, Variant, Workload};
@@ -55,15 +57,42 @@ fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Backend
     BackendError::Failed(error.into())
 }
 
+fn is_installed(program: &str) -> bool {
+    std::process::Command::new(program).arg("-v").output().is_ok()
+}
+
+/// The kernel has the congestion control of a variant.
+fn must_have_congestion(variant: &Variant) -> Result<(), BackendError> {
+    let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let known = known.map_err(failed)?;
+    let name = variant.congestion.name();
+    if !known.split_whitespace().any(|known| known == name) {
+        return Err(unfit(format!("this kernel has no {name}; it has {}", known.trim())));
+    }
+    Ok(())
+}
+
 impl Netns {
     fn check_run(&self, set: &PathSet, variant: &Variant, workload: &Workload) -> Result<(), BackendError> {
         match workload {
             Workload::Bulk { .. } | Workload::Transfer { .. } => {}
-            Workload::Blocks { .. }
-            | Workload::Requests { .. }
-            | Workload::Download { .. }
-            | Workload::Stream(_) => {
-                let message = format!("this backend carries bulk and transfer traffic, no {workload}");
+            Workload::Download { .. } | Workload::Stream(_) => {
+                if self.endpoints == Endpoints::Kernel {
+                    return Err(unfit(
+                        "downloads and streams go over the system's TCP; use the backend netns",
+                    ));
+                }
+                for program in ["nginx", "openssl"] {
+                    if !is_installed(program) {
+                        return Err(unfit(format!("downloads and streams need {program}; install it")));
+                    }
+                }
+                must_have_congestion(variant)?;
+            }
+            Workload::Blocks { .. } | Workload::Requests { .. } => {
+                let message = format!(
+                    "this backend carries bulk and transfer traffic, downloads and streams, no {workload}"
+                );
                 return Err(unfit(message + "; use the backend sim"));
             }
         }
@@ -88,12 +117,7 @@ impl Netns {
             if variant.kind == VariantKind::Multipath && variant.scheduler != scheduler::Policy::default() {
                 return Err(unfit(format!("the kernel has no scheduler {}", variant.scheduler)));
             }
-            let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-            let known = known.map_err(failed)?;
-            let name = variant.congestion.name();
-            if !known.split_whitespace().any(|known| known == name) {
-                return Err(unfit(format!("this kernel has no {name}; it has {}", known.trim())));
-            }
+            must_have_congestion(variant)?;
         }
         if !rustix::process::geteuid().is_root() {
             return Err(unfit("this backend makes network namespaces; run as root"));
@@ -114,6 +138,9 @@ impl Netns {
         seed: u64,
     ) -> Result<Outcome, BackendError> {
         self.check_run(set, variant, workload)?;
+        if let Some(outcome) = over_http::run(set, variant, workload, seed).map_err(failed)? {
+            return Ok(outcome);
+        }
         let (bytes, limit) = match *workload {
             Workload::Transfer { bytes, timeout } => (Some(bytes), timeout),
             Workload::Bulk { duration } | Workload::Blocks { duration, .. } => (None, duration),
@@ -166,15 +193,7 @@ impl Netns {
         }
         let middle = hosts.testbed.middle.as_ref();
         let middle = middle.ok_or_else(|| std::io::Error::other("hosts without anything between them"))?;
-        let links = (0..).zip(&set.paths).map(|(number, path)| EmulatedLink {
-            a: format!("client{number}"),
-            b: format!("server{number}"),
-            forward: set.link(path),
-            backward: set.link(path),
-            middleboxes: set.line.middleboxes.clone(),
-            seed: seed.wrapping_add(number),
-        });
-        let emulation = Emulation::start(middle, links.collect()).map_err(std::io::Error::from)?;
+        let emulation = Emulation::start(middle, links_of(set, seed)).map_err(std::io::Error::from)?;
         hosts.testbed.make_neighbours(neighbours_wait(set))?;
 
         let receiver = hosts.start(Role::Collect, limit_s)?;
@@ -185,13 +204,28 @@ impl Netns {
         if received.reset_s.is_some_and(|at_s| at_s < sent.started_s + limit_s) {
             return Err(std::io::Error::other("the connection was reset before its time was over").into());
         }
-        let outcomes = before.iter().zip(&after).map(path_outcome).collect();
+        let outcomes = before.iter().zip(&after);
+        let outcomes = outcomes.map(|(before, after)| counted(&before.forward, &after.forward)).collect();
         Ok((sent.started_s, received.arrivals, outcomes))
     }
 }
 
-fn path_outcome((before, after): (&LinkStatistics, &LinkStatistics)) -> PathOutcome {
-    let (before, after) = (before.forward.link, after.forward.link);
+/// The paths between two hosts.
+fn links_of(set: &PathSet, seed: u64) -> Vec<EmulatedLink> {
+    let links = (0..).zip(&set.paths).map(|(number, path)| EmulatedLink {
+        a: format!("client{number}"),
+        b: format!("server{number}"),
+        forward: set.link(path),
+        backward: set.link(path),
+        middleboxes: set.line.middleboxes.clone(),
+        seed: seed.wrapping_add(number),
+    });
+    links.collect()
+}
+
+/// What went over one direction of a path meanwhile.
+fn counted(before: &DirectionStatistics, after: &DirectionStatistics) -> PathOutcome {
+    let (before, after) = (before.link, after.link);
     PathOutcome {
         delivered_bytes: after.delivered_bytes - before.delivered_bytes,
         delivered_packets: after.delivered_packets - before.delivered_packets,

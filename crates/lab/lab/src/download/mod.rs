@@ -25,7 +25,7 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::Endpoint;
 
 use self::client::{Client, PathConnection};
-use self::movie::Movie;
+pub use self::movie::Movie;
 use self::origin::{Origin, Site};
 pub use self::pairs::{Pair, PairRanges, run_pairs};
 use self::stream::Streaming;

@@ -4,8 +4,6 @@ use polypath_units::{BitRate, Duration};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-/// How long a segment plays.
-pub(crate) const SEGMENT: Duration = Duration::from_secs(2);
 /// How many segments a scene has, at most: they are about equally hard to encode.
 const MOST_OF_A_SCENE: u64 = 8;
 
@@ -25,16 +23,20 @@ const QUALITIES: [Quality; 4] = [
 ];
 
 /// A movie: the bytes of each segment in each quality.
-#[derive(Debug)]
-pub(super) struct Movie {
+#[derive(Clone, Debug)]
+pub struct Movie {
     sizes: Vec<[u64; QUALITIES.len()]>,
 }
 
 impl Movie {
+    /// How long a segment plays.
+    pub const SEGMENT: Duration = Duration::from_secs(2);
+
     /// A movie of this length. How hard its scenes are follows from the seed; rates have the document's least, mean and most.
-    pub(super) fn new(duration: Duration, seed: u64) -> Self {
+    #[must_use]
+    pub fn new(duration: Duration, seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let count = (duration.as_secs_f64() / SEGMENT.as_secs_f64()).ceil() as usize;
+        let count = (duration.as_secs_f64() / Self::SEGMENT.as_secs_f64()).ceil() as usize;
         let mut sizes = Vec::with_capacity(count);
         while sizes.len() < count {
             let hardness = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
@@ -46,12 +48,15 @@ impl Movie {
         Self { sizes }
     }
 
-    pub(super) fn segments(&self) -> &[[u64; QUALITIES.len()]] {
+    /// The bytes of each segment, in each quality.
+    #[must_use]
+    pub fn segments(&self) -> &[[u64; QUALITIES.len()]] {
         &self.sizes
     }
 
     /// What the qualities need on average.
-    pub(super) fn rates() -> Box<[BitRate]> {
+    #[must_use]
+    pub fn rates() -> Box<[BitRate]> {
         QUALITIES.iter().map(|quality| BitRate::from_kbps(quality.mean as u64)).collect()
     }
 
@@ -81,7 +86,7 @@ impl Quality {
         // The mean of u^p is 1 / (1 + p).
         let power = (self.most - self.least) / (self.mean - self.least) - 1.0;
         let kilobits = self.least + (self.most - self.least) * hardness.powf(power);
-        (kilobits * 1e3 / 8.0 * SEGMENT.as_secs_f64()) as u64
+        (kilobits * 1e3 / 8.0 * Movie::SEGMENT.as_secs_f64()) as u64
     }
 }
 

@@ -10,7 +10,7 @@ use polypath_fetch::stream::{Arrived, Buffering, Event, Stream, Unit, Wanted};
 use polypath_sim::app::Pattern;
 use polypath_units::{Duration, Instant};
 
-use super::movie::{Movie, SEGMENT};
+use super::movie::Movie;
 use super::work::{Asking, Work};
 use crate::run::StreamOutcome;
 
@@ -35,11 +35,11 @@ impl Streaming {
         buffer: Duration,
     ) -> Self {
         // The player begins when its buffer is full (K §6.3.1).
-        let buffering = Buffering { capacity: buffer, startup: buffer, after_stall: SEGMENT };
+        let buffering = Buffering { capacity: buffer, startup: buffer, after_stall: Movie::SEGMENT };
         let mut stream = Stream::new(Instant::ZERO, sizing, adaptation.build(), buffering);
         for sizes in movie.segments() {
             let sizes = sizes.iter().copied().map(Some).collect();
-            stream.push_unit(Unit { duration: SEGMENT, rates: Movie::rates(), sizes });
+            stream.push_unit(Unit { duration: Movie::SEGMENT, rates: Movie::rates(), sizes });
         }
         stream.handle_end_of_units();
         Self { stream, movie, pattern, qualities: Vec::new(), received_bytes: 0, is_wrong: false }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ use polypath_testbed::{Side, Testbed};
 use polypath_units::{BitRate, Duration as Span};
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::bench::nginx::must;
 
 /// Where the server listens.
 const PORT: u16 = 5201;
@@ -64,6 +67,28 @@ pub(crate) fn emulated(links: &[AccessLink]) -> Vec<EmulatedLink> {
 pub(crate) fn neighbours_wait(links: &[AccessLink]) -> Duration {
     let longest_ms = links.iter().map(|link| link.rtt_ms).fold(0.0, f64::max);
     Duration::from_secs_f64(2.0 * longest_ms / 1e3) + LOOK
+}
+
+/// Leads the client over each of its interfaces to the one address of the server, whose kernel sends with this congestion control.
+pub(crate) fn lead_everywhere(testbed: &Testbed, congestion: &str) -> io::Result<()> {
+    for namespace in [&testbed.client, &testbed.server] {
+        // Each download finds out for itself what the paths are like.
+        namespace.set_variable("net/ipv4/tcp_no_metrics_save", "1")?;
+    }
+    for path in 0..testbed.paths() {
+        let (gateway, device) = (Testbed::server_v4(path).to_string(), Testbed::interface(path));
+        let metric = (100 + u32::from(path)).to_string();
+        let route = ["route", "add", "default", "via", &gateway, "dev", &device, "metric", &metric];
+        must(testbed.client.run(|| Command::new("ip").args(route).output())??, "ip")?;
+        // By route: as a setting, a namespace may choose only from those that are for all users.
+        let own = Testbed::server_v4(path);
+        let [a, b, c, _] = own.octets();
+        let (network, own) = (format!("{a}.{b}.{c}.0/24"), own.to_string());
+        let mut route = vec!["route", "change", &network, "dev", &device, "proto", "kernel"];
+        route.extend(["scope", "link", "src", &own, "congctl", congestion]);
+        must(testbed.server.run(|| Command::new("ip").args(&route).output())??, "ip")?;
+    }
+    Ok(())
 }
 
 /// Which end sends.
