@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Version;
@@ -156,7 +157,8 @@ impl PartFile {
 pub(super) fn place_whole(place: &Path, bytes: &[Bytes]) -> io::Result<()> {
     let parts = beside(place, ".parts");
     let mut file = match open_locked(OpenOptions::new().create_new(true), &parts) {
-        Ok(file) if is_named(&file, &parts) => file,
+        // Another download that had it meanwhile, all of it, has made it the file: then it is not empty.
+        Ok(file) if file.metadata().is_ok_and(|found| found.len() == 0) => file,
         Err(error) if !matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::WouldBlock) => {
             return Err(error);
         }
@@ -172,12 +174,18 @@ pub(super) fn place_whole(place: &Path, bytes: &[Bytes]) -> io::Result<()> {
         }
     };
     let written = bytes.iter().try_for_each(|bytes| file.write_all(bytes));
-    // Who could read the file before still can, and nobody else.
-    let written = written.and_then(|()| match fs::metadata(place) {
-        Ok(before) => file.set_permissions(before.permissions()),
-        Err(_) => Ok(()),
+    let placed = written.and_then(|()| {
+        // Mostly nothing is there; not every file system can tell on the way.
+        if renameat_with(CWD, &parts, CWD, place, RenameFlags::NOREPLACE).is_ok() {
+            return Ok(());
+        }
+        // Who could read the file before still can, and nobody else.
+        if let Ok(before) = fs::metadata(place) {
+            file.set_permissions(before.permissions())?;
+        }
+        fs::rename(&parts, place)
     });
-    written.and_then(|()| fs::rename(&parts, place)).inspect_err(|_| {
+    placed.inspect_err(|_| {
         // What was wrong is said already.
         let _ = remove(&parts);
     })
