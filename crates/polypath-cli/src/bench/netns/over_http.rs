@@ -34,8 +34,9 @@ struct Ground<'a> {
     set: &'a PathSet,
     variant: &'a Variant,
     initial_path: usize,
-    testbed: Testbed,
+    // It ends before the namespaces that it is in.
     emulation: Emulation,
+    testbed: Testbed,
     folder: tempfile::TempDir,
 }
 
@@ -75,7 +76,7 @@ impl<'a> Ground<'a> {
         lead_everywhere(&testbed, variant.congestion.name())?;
         let folder = tempfile::tempdir()?;
         fs::create_dir(folder.path().join("site"))?;
-        Ok(Self { set, variant, initial_path, testbed, emulation, folder })
+        Ok(Self { set, variant, initial_path, emulation, testbed, folder })
     }
 
     fn site(&self) -> std::path::PathBuf {
