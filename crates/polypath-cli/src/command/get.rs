@@ -10,6 +10,7 @@ use polypath_config::Policies;
 use polypath_system::console;
 use url::Url;
 
+use super::curl_habits::CurlHabits;
 use super::engine::{EngineArguments, Task};
 use super::incomplete::Incomplete;
 use super::interfaces;
@@ -48,6 +49,8 @@ pub(super) struct Arguments {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    habits: CurlHabits,
+    #[command(flatten)]
     report: ReportArguments,
     #[command(flatten)]
     credentials: Credentials,
@@ -72,7 +75,8 @@ fn is_standard_output(place: &Path) -> bool {
 }
 
 fn get(given: &Arguments, policies: &Policies, report: &TransferReport) -> Result<(), Failure> {
-    let arguments = &Arguments { engine: given.engine.configured(None, policies)?, ..given.clone() };
+    let quiet = given.quiet || given.habits.is_quiet();
+    let arguments = &Arguments { engine: given.engine.configured(None, policies)?, quiet, ..given.clone() };
     // curl's option has a dash behind it.
     let texts = arguments.urls.iter().filter(|text| !(arguments.resume && *text == "-"));
     let listed = arguments.input_file.as_deref().map(url_list::read).transpose()?.unwrap_or_default();

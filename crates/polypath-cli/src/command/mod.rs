@@ -16,6 +16,8 @@ mod copy_begun;
 #[cfg(feature = "full")]
 mod cp;
 #[cfg(feature = "full")]
+mod curl_habits;
+#[cfg(feature = "full")]
 mod datagrams;
 mod demo;
 #[cfg(feature = "full")]
