@@ -284,3 +284,47 @@ fn https_is_verified() {
         fs::remove_file(site.out()).expect("the file");
     }
 }
+
+/// A server on this host's loopback, which gives every request the same answer; where it is.
+fn answering(head: &str, body: &[u8]) -> String {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a listener");
+    let at = listener.local_addr().expect("an address");
+    let answer = [format!("{head}Content-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat();
+    // It ends with the test.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut asked = Vec::new();
+            let mut buffer = [0; 1024];
+            while !asked.ends_with(b"\r\n\r\n") {
+                match stream.read(&mut buffer) {
+                    Ok(read) if read > 0 => asked.extend_from_slice(&buffer[..read]),
+                    _ => break,
+                }
+            }
+            let _ = stream.write_all(&answer);
+        }
+    });
+    format!("http://{at}/file")
+}
+
+#[test]
+fn a_mirror_brings_what_the_first_server_does_not_have() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    let gone = answering("HTTP/1.1 404 Not Found\r\n", b"");
+    let there = answering("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n", b"all of it");
+    let fetched = get(&["--ranges", "--mirror", &there], &out, &gone).output().expect("the program");
+    let said_of_it = said(&fetched);
+    assert!(fetched.status.success(), "{said_of_it}");
+    assert_eq!(fs::read(&out).expect("the file"), b"all of it");
+    assert!(said_of_it.contains("404 (not found); it is fetched from"), "{said_of_it}");
+    // One that is none is refused before anything is asked.
+    let refused = get(&["--ranges", "--mirror", "ftp://192.0.2.1/"], &out, &there).output();
+    let refused = refused.expect("the program");
+    assert_eq!((refused.status.code(), said(&refused).lines().count()), (Some(2), 1), "{}", said(&refused));
+    // By other ways than in ranges, nobody would use it.
+    let alone = get(&["--mirror", &there], &out, &gone).output().expect("the program");
+    assert!(said(&alone).contains("--mirror is for downloads in ranges"), "{}", said(&alone));
+}

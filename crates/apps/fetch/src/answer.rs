@@ -126,6 +126,9 @@ pub enum Unusable {
         /// The last byte by Content-Range.
         last: u64,
     },
+    /// It is of another server, whose file nobody can tell from the one of which a part is there.
+    #[error("it is another server, and no digest says that its file is the same")]
+    OtherServer,
     /// Another length of the whole file than in an earlier answer.
     #[error("the file changed on the server: it had {expected} bytes, and has {found}")]
     OtherTotal {

@@ -18,6 +18,7 @@ use super::incomplete::Incomplete;
 use super::interfaces::{Asked, Budget};
 use super::network::{Interruption, block_on_saving};
 use super::range_job::{Job, sha256};
+use super::range_mirrors::mirrors;
 use super::range_ways::{Offer, Ways};
 use super::ranges_many::Many;
 use super::ranges_shown::Shown;
@@ -39,6 +40,10 @@ pub(super) struct RangeArguments {
     /// With --parallel, at most so many
     #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=300))]
     parallel_max: u16,
+    /// Another place of the file, for when the URL's server is of no use; where --checksum or the https:// server tells a digest, for
+    /// pieces at the same time; repeatable
+    #[arg(long = "mirror", value_name = "URL")]
+    mirrors: Vec<String>,
     #[command(flatten)]
     http: HttpArguments,
     /// Fetch no faster, all interfaces together, for example 40mbit
@@ -63,6 +68,7 @@ impl RangeArguments {
         }
         let of_ranges = [
             ("--parallel", self.parallel),
+            ("--mirror", !self.mirrors.is_empty()),
             ("--limit-rate", self.limit_rate.is_some()),
             ("--retry", self.retry > 0),
             ("--max-time", self.max_time.is_some()),
@@ -117,12 +123,14 @@ impl RangeArguments {
     }
 
     fn options(&self, job: &Job<'_>) -> Result<Options, Failure> {
+        let mirrors = mirrors(&self.mirrors, job.urls)?;
         let mut fields = self.http.fields()?;
         if let Some(token) = job.token.as_ref().filter(|_| !self.http.has_user()) {
             fields.push(("Authorization".into(), format!("Bearer {}", token.reveal())));
         }
         Ok(Options {
             fields,
+            mirrors,
             digests: self.checksum.clone(),
             verifies: job.verifies,
             is_unverified: self.http.is_unverified(),

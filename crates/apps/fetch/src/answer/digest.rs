@@ -4,6 +4,7 @@ use crate::http1::Fields;
 
 /// How a digest is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "net", derive(serde::Serialize, serde::Deserialize))]
 pub enum DigestAlgorithm {
     /// SHA-256.
     Sha256,
@@ -33,6 +34,7 @@ impl DigestAlgorithm {
 
 /// A digest that the server tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "net", derive(serde::Serialize, serde::Deserialize))]
 pub struct Digest {
     /// How it is made.
     pub algorithm: DigestAlgorithm,

@@ -67,6 +67,15 @@ pub enum DownloadError {
         /// In hexadecimal digits.
         found: String,
     },
+    /// A page for people comes, where the file may be had elsewhere.
+    #[error("{url}: a page of the web comes in place of the file")]
+    Page {
+        /// What was asked for.
+        url: Url,
+    },
+    /// No place of the file brings it.
+    #[error("none of its places brings the file: {}", .0.join("; "))]
+    Nowhere(Vec<String>),
     /// No path has a connection.
     #[error("{}", .0.join("; "))]
     Unreachable(Vec<String>),

@@ -13,6 +13,7 @@ pub(crate) mod path;
 mod pool;
 pub(crate) mod redirection;
 mod single;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod transfer;

@@ -13,6 +13,9 @@ use crate::schedule::Sizing;
 pub struct Options {
     /// Fields of every request, such as `Authorization`; that one, and cookies, only for the host of the first URL.
     pub fields: Vec<(String, String)>,
+    /// Other places of the file. Pieces of several are mixed only where the whole is compared with a digest that a person gave, or the
+    /// server of the first URL by https.
+    pub mirrors: Vec<Url>,
     /// How much is asked for at once. None is the best for the target.
     pub sizing: Option<Sizing>,
     /// What the file has to be.
@@ -35,6 +38,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             fields: Vec::new(),
+            mirrors: Vec::new(),
             sizing: None,
             digests: Vec::new(),
             verifies: true,
@@ -59,26 +63,26 @@ pub enum Progress {
     },
     /// Bytes came over a path, by its number.
     Bytes {
-        /// In the order in which the paths were given.
+        /// In the order in which the ways were given.
         path: usize,
         /// That were not there yet.
         bytes: u64,
     },
     /// A path has a connection.
     Connected {
-        /// In the order in which the paths were given.
+        /// In the order in which the ways were given.
         path: usize,
     },
     /// A path lost its connection, or can't get one.
     Lost {
-        /// In the order in which the paths were given.
+        /// In the order in which the ways were given.
         path: usize,
         /// Why, if it is not the usual end of one.
         cause: String,
     },
     /// All comes over one path.
     OnePath {
-        /// In the order in which the paths were given.
+        /// In the order in which the ways were given.
         path: usize,
         /// Why.
         cause: &'static str,

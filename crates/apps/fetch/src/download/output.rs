@@ -137,26 +137,22 @@ impl Output {
         }
     }
 
-    /// All is there. It is compared with digests, and the file gets its place.
-    pub(super) async fn finish(self, total: u64, digests: &[Digest]) -> Result<(), DownloadError> {
+    /// All is there: it is compared with digests.
+    pub(super) async fn compare(&mut self, total: u64, digests: &[Digest]) -> Result<(), DownloadError> {
         match self {
             Self::File(file) => {
                 for digest in digests {
                     let (source, algorithm) = (file.try_clone(), digest.algorithm);
                     let found = tokio::task::spawn_blocking(move || hash(source?, algorithm, total)).await;
                     let found = found.map_err(io::Error::other).and_then(|found| found);
-                    let found = found.map_err(|cause| unwritten(&file, cause))?;
-                    if let Err(error) = compare(digest, &found) {
-                        file.discard().map_err(DownloadError::Output)?;
-                        return Err(error);
-                    }
+                    let found = found.map_err(|cause| unwritten(file, cause))?;
+                    compare(digest, &found)?;
                 }
-                let place = file.place().to_path_buf();
-                file.finish(total).map_err(|cause| DownloadError::Write { place, cause })
+                Ok(())
             }
-            Self::Stream(mut ordered) => {
+            Self::Stream(ordered) => {
                 ordered.to.flush().await.map_err(DownloadError::Output)?;
-                for (algorithm, hasher) in ordered.hashers {
+                for (algorithm, hasher) in ordered.hashers.drain(..) {
                     if let Some(digest) = digests.iter().find(|digest| digest.algorithm == algorithm) {
                         compare(digest, &hasher.finish())?;
                     }
@@ -164,6 +160,13 @@ impl Output {
                 Ok(())
             }
         }
+    }
+
+    /// What was compared gets its place.
+    pub(super) fn finish(self, total: u64) -> Result<(), DownloadError> {
+        let Self::File(file) = self else { return Ok(()) };
+        let place = file.place().to_path_buf();
+        file.finish(total).map_err(|cause| DownloadError::Write { place, cause })
     }
 }
 

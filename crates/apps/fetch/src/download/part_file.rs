@@ -9,11 +9,13 @@ use bytes::Bytes;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::{Deserialize, Serialize};
 
-use crate::answer::Version;
+use crate::answer::{Digest, Version};
 use crate::schedule::Ranges;
 
 /// The layout of what says which bytes are there.
 const LAYOUT: u32 = 1;
+/// The same where the bytes are of several servers: whoever does not know of digests must not go on with them.
+const LAYOUT_OF_SEVERAL: u32 = 2;
 /// Nobody keeps a list of gaps that is longer.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
 
@@ -24,6 +26,9 @@ struct Record {
     url: String,
     version: Version,
     ranges: Vec<(u64, u64)>,
+    /// What the whole is to be compared with, as the bytes are of several servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    digests: Vec<Digest>,
 }
 
 /// What an earlier attempt left.
@@ -31,6 +36,10 @@ struct Record {
 pub(super) struct Left {
     pub(super) ranges: Ranges,
     pub(super) version: Option<Version>,
+    /// Without these nobody knows whether its bytes fit together.
+    pub(super) digests: Vec<Digest>,
+    /// Of which of the URLs its version is, by number.
+    pub(super) of: usize,
 }
 
 /// A file under way: `FILE.parts` has its bytes, and `FILE.parts.json` says which.
@@ -49,8 +58,8 @@ fn beside(place: &Path, ending: &str) -> PathBuf {
 }
 
 impl PartFile {
-    /// Opens the parts of a file, and reads what is there of it if that is to be used.
-    pub(super) fn open(place: &Path, url: &str, resume: bool) -> io::Result<(Self, Left)> {
+    /// Opens the parts of a file, and reads what is there of it if that is to be used. `urls`: of each place from which it may be.
+    pub(super) fn open(place: &Path, urls: &[String], resume: bool) -> io::Result<(Self, Left)> {
         let (parts, record) = (beside(place, ".parts"), beside(place, ".parts.json"));
         let file = loop {
             let file = open_alone(&parts)?;
@@ -68,7 +77,7 @@ impl PartFile {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
         }
         let mut left =
-            if resume { known.map(|known| known.left(url)).unwrap_or_default() } else { Left::default() };
+            if resume { known.map(|known| known.left(urls)).unwrap_or_default() } else { Left::default() };
         if left.version.is_none() {
             file.set_len(0)?;
             remove(&record)?;
@@ -104,10 +113,19 @@ impl PartFile {
         self.file.set_len(0)
     }
 
-    /// Writes down which bytes are there. A record is whole or the one before.
-    pub(super) fn save(&self, url: &str, version: &Version, ranges: &Ranges) -> io::Result<()> {
+    /// Writes down which bytes are there, and if they are of several servers, with what the whole is to be compared. A record is whole
+    /// or the one before.
+    pub(super) fn save(
+        &self,
+        url: &str,
+        version: &Version,
+        ranges: &Ranges,
+        digests: &[Digest],
+    ) -> io::Result<()> {
         let ranges = ranges.iter().map(|range| (range.start, range.end)).collect();
-        let record = Record { layout: LAYOUT, url: url.into(), version: version.clone(), ranges };
+        let layout = if digests.is_empty() { LAYOUT } else { LAYOUT_OF_SEVERAL };
+        let (version, digests) = (version.clone(), digests.to_vec());
+        let record = Record { layout, url: url.into(), version, ranges, digests };
         let text = serde_json::to_vec(&record).map_err(io::Error::other)?;
         let new = beside(&self.record, ".new");
         remove(&new)?;
@@ -141,11 +159,6 @@ impl PartFile {
         remove(&self.record)
     }
 
-    /// What is there is of no use.
-    pub(super) fn discard(self) -> io::Result<()> {
-        self.remove()
-    }
-
     /// Nothing stays where it was.
     pub(super) fn remove(&self) -> io::Result<()> {
         remove(&self.record)?;
@@ -164,7 +177,7 @@ pub(super) fn place_whole(place: &Path, bytes: &[Bytes]) -> io::Result<()> {
         }
         // An earlier attempt left some.
         Ok(_) | Err(_) => {
-            let (file, _) = PartFile::open(place, "", false)?;
+            let (file, _) = PartFile::open(place, &[], false)?;
             let mut at = 0;
             for bytes in bytes {
                 file.write(at, bytes)?;
@@ -241,21 +254,26 @@ fn remove(place: &Path) -> io::Result<()> {
 /// A record that is none is as good as none.
 fn record_at(place: &Path) -> Option<Record> {
     let record = text_of(place).and_then(|text| serde_json::from_slice::<Record>(&text).ok());
-    record.filter(|record| record.layout == LAYOUT)
+    record.filter(|record| match record.layout {
+        LAYOUT => record.digests.is_empty(),
+        LAYOUT_OF_SEVERAL => !record.digests.is_empty(),
+        _ => false,
+    })
 }
 
 impl Record {
-    /// What is there of this URL's file.
-    fn left(self, url: &str) -> Left {
+    /// What is there of the file of one of these URLs.
+    fn left(self, urls: &[String]) -> Left {
         // Without a validator nobody knows whether the rest is of the same file.
-        let total = self.version.total().filter(|_| self.url == url && self.version.validator().is_some());
-        let Some(total) = total else { return Left::default() };
+        let total = self.version.total().filter(|_| self.version.validator().is_some());
+        let of = urls.iter().position(|url| *url == self.url);
+        let Some((total, of)) = total.zip(of) else { return Left::default() };
         let mut ranges = Ranges::new();
         for (start, end) in self.ranges {
             ranges.insert(start..end.max(start));
         }
         ranges.remove(total..u64::MAX);
-        Left { ranges, version: Some(self.version) }
+        Left { ranges, version: Some(self.version), digests: self.digests, of }
     }
 }
 
@@ -267,10 +285,10 @@ mod tests {
     fn a_record_that_can_not_be_written_leaves_nothing_beside_the_one_before() {
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path().join("file");
-        let (file, _) = PartFile::open(&place, "http://192.0.2.1/", false).expect("parts");
+        let (file, _) = PartFile::open(&place, &[], false).expect("parts");
         // A folder at its place can't be replaced, as a full disk takes nothing.
         fs::create_dir_all(file.record.join("inside")).expect("a folder");
-        let saved = file.save("http://192.0.2.1/", &Version::default(), &Ranges::new());
+        let saved = file.save("http://192.0.2.1/", &Version::default(), &Ranges::new(), &[]);
         assert!(saved.is_err());
         assert!(!beside(&file.record, ".new").exists());
     }
@@ -284,8 +302,8 @@ mod tests {
         place_whole(&place, &bytes).expect("a file");
         assert_eq!((fs::read(&place).expect("a file"), names()), (b"one two".to_vec(), 1));
         // Longer parts of an earlier attempt, and its record.
-        let (file, _) = PartFile::open(&place, "http://192.0.2.1/", false).expect("parts");
-        file.save("http://192.0.2.1/", &Version::default(), &Ranges::new()).expect("a record");
+        let (file, _) = PartFile::open(&place, &[], false).expect("parts");
+        file.save("http://192.0.2.1/", &Version::default(), &Ranges::new(), &[]).expect("a record");
         file.write(0, &[0; 100]).expect("room");
         drop(file);
         fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a file");
@@ -295,7 +313,7 @@ mod tests {
         let found = fs::metadata(&place).expect("a file");
         assert_eq!((found.len(), found.mode() & 0o777), (0, 0o600));
         // Somebody else is at it.
-        let _held = PartFile::open(&place, "http://192.0.2.1/", false).expect("parts");
+        let _held = PartFile::open(&place, &[], false).expect("parts");
         assert!(place_whole(&place, &bytes).is_err());
         assert_eq!(fs::metadata(&place).expect("a file").len(), 0);
         // No file can be where a folder is.
@@ -310,16 +328,16 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (place, parts) = (folder.path().join("car"), folder.path().join("car.parts"));
         fs::write(&parts, "wheels").expect("a file");
-        let refused = PartFile::open(&place, "http://192.0.2.1/", false).expect_err("somebody's file");
+        let refused = PartFile::open(&place, &[], false).expect_err("somebody's file");
         assert!(refused.to_string().contains("car.parts is there, which no download left"), "{refused}");
         assert_eq!(fs::read(&parts).expect("it"), b"wheels");
         // Of another file, or not to go on with, it is ours all the same.
         fs::remove_file(&parts).expect("it");
-        let (file, _) = PartFile::open(&place, "http://192.0.2.1/", false).expect("parts");
-        file.save("http://192.0.2.1/", &Version::default(), &Ranges::new()).expect("a record");
+        let (file, _) = PartFile::open(&place, &[], false).expect("parts");
+        file.save("http://192.0.2.1/", &Version::default(), &Ranges::new(), &[]).expect("a record");
         file.write(0, b"wheels").expect("room");
         drop(file);
-        let (_, left) = PartFile::open(&place, "http://192.0.2.2/", true).expect("parts");
+        let (_, left) = PartFile::open(&place, &["http://192.0.2.2/".into()], true).expect("parts");
         assert!(left.version.is_none() && fs::read(&parts).expect("it").is_empty());
     }
 }

@@ -5,6 +5,9 @@ use url::Url;
 use crate::http1::Head;
 use crate::shown::without_user;
 
+/// More redirections are a circle.
+pub(super) const MAX_REDIRECTS: usize = 20;
+
 /// Whether an answer sends elsewhere.
 pub(crate) fn is_one(head: &Head) -> bool {
     matches!(head.status, 301 | 302 | 303 | 307 | 308)

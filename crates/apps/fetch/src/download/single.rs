@@ -8,11 +8,9 @@ use url::Url;
 use super::error::DownloadError;
 use super::options::{Done, Options, Progress};
 use super::output::Target;
+use super::redirection::MAX_REDIRECTS;
 use super::transfer::{Ended, Transfer};
 use super::way::Dial;
-
-/// More redirections are a circle.
-pub(super) const MAX_REDIRECTS: usize = 20;
 
 /// Fetches a file over the ways that come by `ways`, until `stop` is over. Of a server that gives the file in one answer, it comes over the
 /// first of them that brings it.
@@ -29,14 +27,25 @@ pub async fn download(
 ) -> Result<Done, DownloadError> {
     let mut stop = std::pin::pin!(stop);
     let mut transfer = Transfer::new(url, options, target)?;
-    let mut known: Vec<Arc<dyn Dial>> = Vec::new();
-    for _ in 0..MAX_REDIRECTS {
-        match transfer.run(&mut known, &mut ways, stop.as_mut(), &mut progress).await? {
-            Ended::Complete => return transfer.finish().await,
-            Ended::Redirected(url) => transfer = transfer.redirected(url),
-        }
+    let mut redirects = 0;
+    loop {
+        let failed = match transfer.run(&mut ways, stop.as_mut(), &mut progress).await {
+            Ok(Ended::Complete) => match transfer.compare().await {
+                Ok(()) => return transfer.finish(),
+                Err(error) => error,
+            },
+            Ok(Ended::Redirected(url)) if redirects < MAX_REDIRECTS => {
+                redirects += 1;
+                transfer = transfer.redirected(url);
+                continue;
+            }
+            Ok(Ended::Redirected(_)) => DownloadError::Redirect {
+                url: transfer.shown_url(),
+                problem: format!("more than {MAX_REDIRECTS} redirections"),
+            },
+            Err(error) => error,
+        };
+        redirects = 0;
+        transfer = transfer.elsewhere(failed, &mut progress)?;
     }
-    let url = transfer.shown_url();
-    transfer.discard_empty();
-    Err(DownloadError::Redirect { url, problem: format!("more than {MAX_REDIRECTS} redirections") })
 }

@@ -2,6 +2,7 @@
 
 mod http2;
 mod many;
+mod mirrors;
 mod server;
 
 use std::fs;

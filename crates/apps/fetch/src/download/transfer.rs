@@ -2,8 +2,11 @@
 
 mod answers;
 mod held;
+mod mirrors;
 mod paths;
+mod speeds;
 mod state;
+mod turn;
 mod verdicts;
 
 use std::pin::Pin;
@@ -30,21 +33,22 @@ impl Transfer<'_> {
     /// Fetches, until all is there or the server sends elsewhere.
     pub(super) async fn run(
         &mut self,
-        known: &mut Vec<Arc<dyn Dial>>,
         ways: &mut mpsc::Receiver<Arc<dyn Dial>>,
         mut stop: Pin<&mut impl Future<Output = ()>>,
         progress: &mut impl FnMut(Progress),
     ) -> Result<Ended, DownloadError> {
         let (events, mut told) = mpsc::channel(MOST_TOLD);
-        while let Ok(way) = ways.try_recv() {
-            known.push(way);
+        self.events = events;
+        for number in 0..self.ways.len() {
+            self.add_path(number, self.sources.lead(), self.url.clone(), 0)?;
         }
-        for way in known.iter() {
-            self.add_path(way.clone(), events.clone())?;
+        while let Ok(way) = ways.try_recv() {
+            self.add_way(way)?;
         }
         let mut saving = time::interval(SAVING);
         let mut has_more_ways = true;
         let outcome = loop {
+            self.engage(progress);
             self.ask();
             if self.schedule.is_complete() {
                 break Ok(Ended::Complete);
@@ -54,7 +58,10 @@ impl Transfer<'_> {
                 biased;
                 () = &mut stop => Err(DownloadError::Interrupted { kept: None }),
                 error = self.wait_for_the_end() => Err(error),
-                _ = saving.tick() => self.save().map(|()| None),
+                _ = saving.tick() => match self.save() {
+                    Ok(()) => self.judge_speeds(progress).map(|()| None),
+                    Err(error) => Err(error),
+                },
                 () = self.wait_for_verdict() => self.conclude(progress).await,
                 () = sleep_until(self.paused_until.unwrap_or(self.began)), if self.paused_until.is_some() => {
                     self.paused_until = None;
@@ -71,10 +78,7 @@ impl Transfer<'_> {
                 },
                 way = ways.recv(), if has_more_ways => {
                     match way {
-                        Some(way) => {
-                            known.push(way.clone());
-                            self.add_path(way, events.clone()).map(|()| None)
-                        }
+                        Some(way) => self.add_way(way).map(|()| None),
                         None => {
                             has_more_ways = false;
                             let nothing = || DownloadError::Unreachable(vec!["no interface leads there".into()]);
@@ -97,9 +101,6 @@ impl Transfer<'_> {
             // What it failed for is said already.
             let _ = self.save();
         }
-        if outcome.is_err() {
-            self.discard_empty();
-        }
         match outcome {
             Err(DownloadError::Interrupted { .. }) => Err(DownloadError::Interrupted { kept: self.kept() }),
             outcome => outcome,
@@ -121,7 +122,7 @@ impl Transfer<'_> {
             path.renew(Duration::ZERO);
             let cause = format!("{}: nothing comes", path.name);
             path.cause = Some(cause.clone());
-            progress(Progress::Lost { path: gone.index(), cause });
+            self.tell_lost(gone.index(), cause, progress);
         }
     }
 
@@ -138,9 +139,19 @@ impl Transfer<'_> {
                 None => std::future::pending().await,
             }
         };
+        let no_turn = async {
+            match self.turn_ends() {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = silent => DownloadError::Stalled {
                 silent_for: self.options.silence.unwrap_or_default(),
+                causes: self.causes(),
+            },
+            () = no_turn => DownloadError::Stalled {
+                silent_for: self.turned_at.max(self.last_progress).elapsed(),
                 causes: self.causes(),
             },
             () = too_long => DownloadError::TooLong(self.options.most_time.unwrap_or_default()),
@@ -154,28 +165,37 @@ impl Transfer<'_> {
     ) -> Result<Option<Ended>, DownloadError> {
         let Told { path: at, connection, event } = told;
         let now = self.now();
+        let is_helper = self.is_helper(at);
         let path = &mut self.paths[at];
         match event {
+            _ if path.is_out => {}
             Event::Opened { round_trip } => {
                 path.connection = Some(connection);
                 path.was_connected = true;
+                path.failed_in_row = 0;
                 path.asked.clear();
                 self.schedule.handle_opened(now, path.id);
                 if let Some(round_trip) = round_trip {
                     self.schedule.note_round_trip(path.id, round_trip.into());
                 }
-                progress(Progress::Connected { path: at });
+                progress(Progress::Connected { path: path.way });
             }
             // That says over which way.
             Event::Failed { cause } => {
                 path.attempts += 1;
+                path.failed_in_row += 1;
                 path.cause = Some(cause.clone());
+                if self.is_of_no_use(at) {
+                    self.drop_path(at, cause, false, progress)?;
+                    return Ok(None);
+                }
+                let path = &self.paths[at];
                 if !self.has_answer && self.schedule.only() == Some(path.id) {
                     // Others may be asked again.
                     self.schedule.set_any();
                     self.is_single = false;
                 }
-                progress(Progress::Lost { path: at, cause });
+                self.tell_lost(at, cause, progress);
                 self.check_reachable()?;
             }
             // Of an earlier connection.
@@ -191,13 +211,16 @@ impl Transfer<'_> {
                 if let Some(cause) = cause {
                     let cause = format!("{}: {cause}", path.name);
                     path.cause = Some(cause.clone());
-                    progress(Progress::Lost { path: at, cause });
+                    self.tell_lost(at, cause, progress);
                 }
                 self.restart_if_whole(progress)?;
             }
             Event::Head { id, head, round_trip } => {
                 if let Some(round_trip) = round_trip {
                     self.schedule.note_round_trip(path.id, round_trip.into());
+                }
+                if is_helper {
+                    return self.handle_head_of_helper(at, id, &head, progress).map(|()| None);
                 }
                 return self.handle_head(at, id, &head, progress).await;
             }

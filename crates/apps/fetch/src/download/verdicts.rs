@@ -83,6 +83,11 @@ impl Verdicts {
         self.told.iter().any(|(known, _)| *known == path)
     }
 
+    /// Whether any path was.
+    pub(super) fn are_any(&self) -> bool {
+        !self.told.is_empty()
+    }
+
     /// When it counts, whatever the other paths may say. `is_sure`: nothing else can answer in the server's place. `is_connected`: one of
     /// the others has a connection.
     pub(super) fn due(&self, is_sure: bool, is_connected: bool) -> Option<Instant> {

@@ -16,8 +16,8 @@ use crate::download::error::DownloadError;
 use crate::download::options::{Options, Progress};
 use crate::download::output::{Target, check};
 use crate::download::part_file::{PartFile, place_whole};
-use crate::download::redirection;
-use crate::download::single::{MAX_REDIRECTS, download};
+use crate::download::redirection::{self, MAX_REDIRECTS};
+use crate::download::single::download;
 use crate::net::Protocol;
 use crate::schedule::Ranges;
 use crate::shown::without_user;
@@ -289,14 +289,14 @@ fn begin(file: &Wanted, answer: &Answer, bytes: &[Bytes]) -> bool {
     }
     let url = without_user(&file.url);
     let write = || {
-        let (parts, _) = PartFile::open(&file.place, url.as_str(), false)?;
+        let (parts, _) = PartFile::open(&file.place, &[], false)?;
         let (mut at, mut ranges) = (0, Ranges::new());
         for bytes in bytes {
             parts.write(at, bytes)?;
             at += bytes.len() as u64;
         }
         ranges.insert(0..at);
-        parts.save(url.as_str(), &answer.version, &ranges)
+        parts.save(url.as_str(), &answer.version, &ranges, &[])
     };
     // What is wrong with the place, the download itself will say.
     std::io::Result::is_ok(&write())

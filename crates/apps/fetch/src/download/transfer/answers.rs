@@ -76,7 +76,7 @@ impl Transfer<'_> {
             self.ask_again(at, Duration::ZERO);
             return Ok(None);
         }
-        let known = self.version.as_ref().map_or(Ok(()), |version| answer.check_version(version));
+        let known = self.check_version(&answer);
         let is_other = match (&answer.extent, &known) {
             (_, Err(cause)) => Some(cause.clone()),
             // It can't say that it is the same, or has no ranges any more.
@@ -127,7 +127,7 @@ impl Transfer<'_> {
         self.has_answer = true;
         self.output.expect(&self.digests);
         if let Some(cause) = why_one_path {
-            progress(Progress::OnePath { path: at, cause });
+            progress(Progress::OnePath { path: self.paths[at].way, cause });
             self.schedule.set_only(self.paths[at].id, is_whole.then_some(id));
             if is_whole && let Some(asked) = self.paths[at].asked.get_mut(&id) {
                 asked.end = None;
@@ -141,7 +141,8 @@ impl Transfer<'_> {
         if let Some(encoding) = answer.version.encoding() {
             progress(Progress::Notice(format!("the server sends it as {encoding}, and so it is stored")));
         }
-        self.version = Some(answer.version);
+        self.is_mixed |= self.version.is_some() && self.version_of != self.sources.lead();
+        (self.version, self.version_of) = (Some(answer.version), self.sources.lead());
         self.other = None;
         self.overrule(progress)?;
         self.is_saved = false;
@@ -191,8 +192,9 @@ impl Transfer<'_> {
         }
         let error = DownloadError::Answer { url: self.shown_url(), cause: Box::new(cause) };
         self.paths[at].is_other = true;
-        let can_say_better =
-            |path: &Path| !path.is_other && path.was_connected && path.failures < MOST_FAILURES;
+        let can_say_better = |path: &Path| {
+            !path.is_other && path.was_connected && path.failures < MOST_FAILURES && !path.is_out
+        };
         if self.paths.iter().any(can_say_better) {
             self.give_up(at, error.to_string(), progress)?;
             return Ok(None);
@@ -231,8 +233,11 @@ impl Transfer<'_> {
         if !self.options.verifies {
             return Ok(());
         }
-        collect(&mut self.digests, told)
-            .map_err(|algorithm| DownloadError::TwoDigests { url: self.shown_url(), algorithm })
+        let mut noted = collect(&mut self.digests, told);
+        if self.sources.is_first_lead() && self.original.scheme() == "https" && self.is_sure() {
+            noted = noted.and_then(|()| collect(&mut self.told_by_first, told));
+        }
+        noted.map_err(|algorithm| DownloadError::TwoDigests { url: self.shown_url(), algorithm })
     }
 
     pub(super) async fn handle_data(
@@ -258,6 +263,7 @@ impl Transfer<'_> {
         }
         // What can't be written does not count as there: no later attempt would fetch it.
         self.output.write(came_end - count..came_end, bytes).await?;
+        self.is_mixed |= self.is_helper(at);
         let path = &mut self.paths[at];
         let before = self.schedule.received().len_bytes();
         let Some(came) = self.schedule.handle_bytes(now, path.id, id, count) else { return Ok(()) };
@@ -265,13 +271,15 @@ impl Transfer<'_> {
         if came.rest == Rest::Superfluous {
             path.renew(Duration::ZERO);
         }
-        path.bytes += new;
+        let (way, source) = (path.way, path.source);
+        self.way_bytes[way] += new;
+        self.speeds.note(source, new);
         self.is_saved = false;
         self.last_progress = time::Instant::now();
         self.history.note(now, came.range);
-        progress(Progress::Bytes { path: at, bytes: new });
+        progress(Progress::Bytes { path: way, bytes: new });
         if let Some(rate) = self.options.most_rate {
-            let received = self.paths.iter().map(|path| path.bytes).sum::<u64>();
+            let received = self.way_bytes.iter().sum::<u64>();
             let due = self.began + Duration::from_secs_f64(received as f64 / rate.max(1) as f64);
             self.paused_until = Some(due);
             // A pause is no silence.

@@ -5,37 +5,65 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use url::Url;
 
 use super::state::{Asked, Path, Transfer};
 use crate::download::asking::RequestFields;
 use crate::download::error::DownloadError;
 use crate::download::options::Progress;
 use crate::download::output::{Output, unwritten};
-use crate::download::path::{Command, Told, keep};
+use crate::download::path::{Command, keep};
 use crate::download::verdicts::Verdicts;
 use crate::download::way::Dial;
 use crate::schedule::Request;
 
 /// A path whose answers can't be used so often in a row is left out.
 pub(super) const MOST_FAILURES: u32 = 5;
+/// The same where other places have the file.
+const MOST_FAILURES_OF_HELPER: u32 = 2;
 
 impl Transfer<'_> {
+    /// A way more over which the file may come, from all that are asked.
+    pub(super) fn add_way(&mut self, way: Arc<dyn Dial>) -> Result<(), DownloadError> {
+        self.ways.push(way);
+        self.way_bytes.resize(self.ways.len(), 0);
+        let number = self.ways.len() - 1;
+        self.add_path(number, self.sources.lead(), self.url.clone(), 0)?;
+        let helping: Vec<usize> = self.sources.helping().collect();
+        for source in helping {
+            self.add_path(number, source, self.sources.url(source).clone(), 0)?;
+        }
+        Ok(())
+    }
+
+    /// A path over the way of a number, to the server of a URL.
     pub(super) fn add_path(
         &mut self,
-        way: Arc<dyn Dial>,
-        events: mpsc::Sender<Told>,
+        number: usize,
+        source: usize,
+        url: Url,
+        redirects: usize,
     ) -> Result<(), DownloadError> {
         let now = self.now();
-        let id = self.schedule.add_path(now);
-        self.schedule.handle_closed(now, id);
-        let asking = RequestFields::new(self.original.clone(), self.options.fields.clone()).asking(&self.url);
+        let way = self.ways[number].clone();
+        let asking = RequestFields::new(self.original.clone(), self.options.fields.clone()).asking(&url);
         // What can't be asked is not asked later either.
         asking.request(&*way, None, None)?;
+        let id = self.schedule.add_path(now);
+        self.schedule.handle_closed(now, id);
         let (commands, receiver) = mpsc::unbounded_channel();
-        let name = way.name().to_string();
-        let task = tokio::spawn(keep(id.index(), way, asking, receiver, events));
+        let name = match url.host_str().filter(|_| !self.sources.is_one()) {
+            Some(host) => format!("{}, {host}", way.name()),
+            None => way.name().to_string(),
+        };
+        let task = tokio::spawn(keep(id.index(), way, asking, receiver, self.events.clone()));
         self.paths.push(Path {
             id,
+            way: number,
+            source,
+            url,
+            redirects,
+            is_out: false,
             name,
             commands,
             task,
@@ -43,9 +71,9 @@ impl Transfer<'_> {
             asked: HashMap::new(),
             failures: 0,
             attempts: 0,
+            failed_in_row: 0,
             was_connected: false,
             cause: None,
-            bytes: 0,
             is_other: false,
             has_stood_back: false,
             held: None,
@@ -58,7 +86,7 @@ impl Transfer<'_> {
         self.schedule.set_horizon(self.output.horizon());
         let now = self.now();
         for path in &mut self.paths {
-            let Some(connection) = path.connection else { continue };
+            let Some(connection) = path.connection.filter(|_| !path.is_out) else { continue };
             while let Some(Request { id, start, end }) = self.schedule.poll_request(now, path.id) {
                 let asked = Asked { start, end, came_bytes: 0 };
                 path.asked.insert(id, asked);
@@ -91,21 +119,44 @@ impl Transfer<'_> {
         progress: &mut impl FnMut(Progress),
     ) -> Result<(), DownloadError> {
         let now = self.now();
+        let most = if self.is_helper(at) { MOST_FAILURES_OF_HELPER } else { MOST_FAILURES };
+        let has_helpers = self.sources.helping().next().is_some();
         let path = &mut self.paths[at];
+        path.failures += 1;
+        if path.failures >= most && has_helpers {
+            return self.drop_path(at, cause, false, progress);
+        }
         let cause = format!("{}: {cause}", path.name);
         path.cause = Some(cause.clone());
-        path.failures += 1;
         self.schedule.handle_closed(now, path.id);
-        if path.failures < MOST_FAILURES {
+        if path.failures < most {
             path.renew(Duration::from_millis(250) * path.failures);
         } else {
-            path.connection = None;
+            path.end();
         }
-        progress(Progress::Lost { path: at, cause });
-        if self.paths.iter().all(|path| path.failures >= MOST_FAILURES) {
+        self.tell_lost(at, cause, progress);
+        self.check_any_left(progress)?;
+        self.restart_if_whole(progress)
+    }
+
+    /// Whether anybody may still bring the file.
+    pub(super) fn check_any_left(
+        &mut self,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<(), DownloadError> {
+        self.engage(progress);
+        if self.paths.iter().all(|path| path.is_out) {
             return Err(DownloadError::Unreachable(self.causes()));
         }
-        self.restart_if_whole(progress)
+        Ok(())
+    }
+
+    /// A path is lost. Of a way with several, only the last one counts.
+    pub(super) fn tell_lost(&self, at: usize, cause: String, progress: &mut impl FnMut(Progress)) {
+        let way = self.paths[at].way;
+        if !self.paths.iter().any(|path| path.way == way && path.connection.is_some()) {
+            progress(Progress::Lost { path: way, cause });
+        }
     }
 
     /// The server has no ranges, and its one answer is broken off: from the beginning.
@@ -145,7 +196,12 @@ impl Transfer<'_> {
         let now = self.now();
         self.schedule.restart();
         (self.version, self.has_answer) = (None, false);
-        self.digests.clone_from(&self.options.digests);
+        if self.sources.is_first_lead() {
+            // What it said is of the version before.
+            self.told_by_first.clear();
+        }
+        self.digests = self.trusted();
+        self.is_mixed = false;
         self.verdicts = Verdicts::default();
         (self.other, self.is_single) = (None, false);
         for path in &mut self.paths {

@@ -1,6 +1,7 @@
 //! What is known of a file under way.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use polypath_units::Instant;
@@ -10,13 +11,16 @@ use tokio::time;
 use url::Url;
 
 use super::held::Held;
-use crate::answer::{AskedRange, Digest, Unusable, Version};
+use super::speeds::Speeds;
+use crate::answer::{AskedRange, Digest, Unusable, Version, collect};
 use crate::download::error::{DownloadError, Kept};
 use crate::download::options::{Done, Options};
 use crate::download::output::{Ordered, Output, Target, unwritten};
-use crate::download::part_file::PartFile;
-use crate::download::path::Command;
+use crate::download::part_file::{Left, PartFile};
+use crate::download::path::{Command, Told};
+use crate::download::sources::Sources;
 use crate::download::verdicts::Verdicts;
+use crate::download::way::Dial;
 use crate::playback::History;
 use crate::schedule::{PathId, Ranges, RequestId, Schedule, Sizing};
 use crate::shown::without_user;
@@ -33,15 +37,33 @@ pub(in crate::download) struct Transfer<'o> {
     /// What was asked for at first: an earlier attempt is known by it.
     pub(super) original: Url,
     pub(super) url: Url,
+    pub(super) sources: Sources,
+    /// The ways over which it is fetched, in the order in which they came.
+    pub(super) ways: Vec<Arc<dyn Dial>>,
+    /// Where paths tell what happens.
+    pub(super) events: mpsc::Sender<Told>,
     pub(super) output: Output,
     pub(super) sizing: Sizing,
     pub(super) schedule: Schedule,
     /// Of which the bytes are that are there.
     pub(super) version: Option<Version>,
+    /// Whose version that is.
+    pub(super) version_of: usize,
+    /// The bytes that are there may be of several servers.
+    pub(super) is_mixed: bool,
     pub(super) has_answer: bool,
+    /// What the whole is compared with.
     pub(super) digests: Vec<Digest>,
+    /// Digests that the first server told, if nobody can answer in its place.
+    pub(super) told_by_first: Vec<Digest>,
     pub(super) paths: Vec<Path>,
+    /// What came over each way.
+    pub(super) way_bytes: Vec<u64>,
     pub(super) began: time::Instant,
+    /// When the place that leads was turned to.
+    pub(super) turned_at: time::Instant,
+    /// What each place brought of late.
+    pub(super) speeds: Speeds,
     pub(super) last_progress: time::Instant,
     pub(super) history: History,
     pub(super) is_saved: bool,
@@ -64,6 +86,16 @@ pub(in crate::download) struct Transfer<'o> {
 /// A path of it.
 pub(super) struct Path {
     pub(super) id: PathId,
+    /// The number of its way.
+    pub(super) way: usize,
+    /// The number of its place of the file.
+    pub(super) source: usize,
+    /// What it is asked for.
+    pub(super) url: Url,
+    /// How often it was sent elsewhere.
+    pub(super) redirects: usize,
+    /// Nothing more is wanted of it.
+    pub(super) is_out: bool,
     pub(super) name: String,
     pub(super) commands: mpsc::UnboundedSender<Command>,
     pub(super) task: JoinHandle<()>,
@@ -72,9 +104,10 @@ pub(super) struct Path {
     pub(super) asked: HashMap<RequestId, Asked>,
     pub(super) failures: u32,
     pub(super) attempts: u32,
+    /// Attempts that failed since there was a connection.
+    pub(super) failed_in_row: u32,
     pub(super) was_connected: bool,
     pub(super) cause: Option<String>,
-    pub(super) bytes: u64,
     /// Its last answer was of another version than the others'.
     pub(super) is_other: bool,
     /// It had the one answer, which was left to a better path.
@@ -92,6 +125,13 @@ impl Path {
             // A path that is gone says so.
             let _ = self.commands.send(Command::Renew { connection, pause });
         }
+    }
+
+    /// Ends it for good.
+    pub(super) fn end(&mut self) {
+        self.asked.clear();
+        (self.held, self.connection, self.is_out) = (None, None, true);
+        self.task.abort();
     }
 }
 
@@ -121,15 +161,24 @@ impl<'o> Transfer<'o> {
         options: &'o Options,
         target: Target,
     ) -> Result<Self, DownloadError> {
-        let (output, left, best) = match target {
+        let mut sources = Sources::new(url.clone(), &options.mirrors);
+        let (output, mut left, best) = match target {
             Target::File { place, resume } => {
-                let opened = PartFile::open(&place, without_user(&url).as_str(), resume);
+                let opened = PartFile::open(&place, &sources.names(), resume);
                 let (file, left) = opened.map_err(|cause| DownloadError::Write { place, cause })?;
                 (Output::File(file), left, Sizing::for_files())
             }
-            Target::Stream(to) => (Output::Stream(Ordered::new(to)), Default::default(), Sizing::in_order()),
+            Target::Stream(to) => (Output::Stream(Ordered::new(to)), Left::default(), Sizing::in_order()),
         };
-        let mut left = left;
+        let mut digests = options.digests.clone();
+        // What is there is of something else.
+        if collect(&mut digests, &left.digests).is_err() {
+            if let Output::File(file) = &output {
+                file.clear().map_err(|cause| unwritten(file, cause))?;
+            }
+            (left, digests) = (Left::default(), options.digests.clone());
+        }
+        sources.begin_with(left.of);
         // One byte at least comes anew, and says of which version it is.
         if let Some(total) = left.version.as_ref().and_then(Version::total)
             && left.ranges.len_bytes() == total
@@ -141,15 +190,24 @@ impl<'o> Transfer<'o> {
         Ok(Self {
             options,
             original: url.clone(),
-            url,
+            url: sources.url(left.of).clone(),
+            sources,
+            ways: Vec::new(),
+            events: mpsc::channel(1).0,
             output,
             schedule: Schedule::new(sizing.clone(), left.ranges),
             sizing,
             version: left.version,
+            version_of: left.of,
+            is_mixed: !left.digests.is_empty(),
             has_answer: false,
-            digests: options.digests.clone(),
+            digests,
+            told_by_first: left.digests,
             paths: Vec::new(),
+            way_bytes: Vec::new(),
             began: now,
+            turned_at: now,
+            speeds: Speeds::default(),
             last_progress: now,
             history: History::new(Instant::ZERO),
             is_saved: true,
@@ -171,12 +229,17 @@ impl<'o> Transfer<'o> {
 
     /// The same file from elsewhere.
     pub(in crate::download) fn redirected(mut self, url: Url) -> Self {
+        self.redirect(url);
+        self
+    }
+
+    pub(super) fn redirect(&mut self, url: Url) {
         self.schedule = Schedule::new(self.sizing.clone(), self.schedule.received().clone());
         self.paths.clear();
         self.verdicts = Verdicts::default();
         (self.other, self.is_single) = (None, false);
+        self.turned_at = time::Instant::now();
         self.url = url;
-        self
     }
 
     pub(super) fn now(&self) -> Instant {
@@ -218,18 +281,36 @@ impl<'o> Transfer<'o> {
             _ => return Ok(()),
         };
         if !self.is_saved {
-            file.save(without_user(&self.original).as_str(), version, received)
+            // Another attempt has to compare what this one would have.
+            let digests = if self.is_mixed { self.trusted() } else { Vec::new() };
+            file.save(&self.sources.name(self.version_of), version, received, &digests)
                 .map_err(|cause| unwritten(file, cause))?;
             (self.is_saved, self.is_marked) = (true, true);
         }
         Ok(())
     }
 
-    pub(in crate::download) async fn finish(self) -> Result<Done, DownloadError> {
+    /// Compares what is all there with what is known of it.
+    pub(in crate::download) async fn compare(&mut self) -> Result<(), DownloadError> {
         let total_bytes = self.schedule.total_bytes().unwrap_or(0);
-        let path_bytes = self.paths.iter().map(|path| path.bytes).collect();
+        let compared = self.output.compare(total_bytes, &self.digests).await;
+        if matches!(compared, Err(DownloadError::Digest { .. }))
+            && let Output::File(file) = &self.output
+        {
+            // Nobody goes on with it.
+            file.clear().map_err(|cause| unwritten(file, cause))?;
+            self.schedule.restart();
+            (self.version, self.is_saved) = (None, true);
+        }
+        compared
+    }
+
+    /// What was compared gets its place.
+    pub(in crate::download) fn finish(self) -> Result<Done, DownloadError> {
+        let total_bytes = self.schedule.total_bytes().unwrap_or(0);
+        let path_bytes = self.way_bytes;
         drop(self.paths);
-        self.output.finish(total_bytes, &self.digests).await?;
+        self.output.finish(total_bytes)?;
         Ok(Done { total_bytes, path_bytes, url: self.url, compared: self.digests, history: self.history })
     }
 }

@@ -60,6 +60,9 @@ impl Transfer<'_> {
             {
                 Err(DownloadError::Differs { url: self.shown_url() })
             }
+            Some((_, Verdict::Whole { page: Page::Unexpected, .. })) if self.sources.has_others() => {
+                Err(DownloadError::Page { url: self.shown_url() })
+            }
             Some((_, Verdict::Empty)) => {
                 self.verdicts.overrule();
                 self.schedule.set_total_bytes(0);
@@ -111,7 +114,7 @@ impl Transfer<'_> {
     }
 
     /// Nobody can answer in the server's place.
-    fn is_sure(&self) -> bool {
+    pub(super) fn is_sure(&self) -> bool {
         self.url.scheme() == "https" && !self.options.is_unverified
     }
 
