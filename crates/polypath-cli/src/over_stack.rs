@@ -66,7 +66,8 @@ async fn files_are_served_over_two_paths() {
     let listener = Engine::Stack(hosts.server.clone()).listen(at).await.expect("a listener");
     let files = web::FileServer::new(folder.path(), true).expect("a directory");
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving = tokio::spawn(web::serve(files, listener, async { drop(stopped.await) }, |_| ()));
+    let end = async { drop(stopped.await) };
+    let serving = tokio::spawn(web::serve(files, listener, web::ServeOptions::default(), end, |_| ()));
     let client = web::Client::new(Engine::Stack(hosts.client.clone()));
     let url = web::Client::parse(&format!("http://{}/file", at.ip())).expect("a URL");
     let fetched = client.get(hyper::Method::GET, &url, &[]).await.expect("an answer");

@@ -202,6 +202,11 @@ impl EngineArguments {
         }
     }
 
+    /// Where else peers reach this end.
+    pub(super) fn announced(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.announce.iter().map(|(address, _)| *address)
+    }
+
     fn engine(&self) -> Kind {
         self.engine.unwrap_or_default()
     }

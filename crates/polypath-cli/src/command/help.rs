@@ -164,7 +164,10 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
     ("polypath schema", ["polypath schema scenario", "polypath schema links"]),
     (
         "polypath serve",
-        ["polypath serve photos", "polypath serve --listen 127.0.0.1:8080 --writable --quiet photos"],
+        [
+            "polypath serve --listen 127.0.0.1:8080 --writable --quiet photos",
+            "polypath serve --listen 8443 --tls-self-signed=cert.pem photos",
+        ],
     ),
     (
         "polypath sim",

@@ -95,6 +95,8 @@ mod schema;
 #[cfg(feature = "full")]
 mod serve;
 #[cfg(feature = "full")]
+mod serve_tls;
+#[cfg(feature = "full")]
 mod service_end;
 #[cfg(feature = "full")]
 mod shares;

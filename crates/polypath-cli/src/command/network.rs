@@ -18,6 +18,14 @@ pub(super) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
     block_on_until(&[SignalKind::terminate(), SignalKind::hangup()], work)
 }
 
+/// As [`block_on`], for commands to which SIGHUP may mean something else than their end.
+pub(super) fn block_on_heeding<T>(
+    hangup_ends: bool,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    if hangup_ends { block_on(work) } else { block_on_until(&[SignalKind::terminate()], work) }
+}
+
 /// As [`block_on`], for commands that SIGINT just ends.
 pub(super) fn block_on_interruptibly<T>(
     work: impl Future<Output = Result<T, Failure>>,

@@ -6,15 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::web::{self, Access, FileServer, Token};
+use crate::web::{self, Access, FileServer, ServeOptions, Token};
 use clap::Args;
 use polypath_config::Policies;
 
 use super::engine::{EngineArguments, Task};
 use super::live::LiveArguments;
-use super::network::block_on;
+use super::network::block_on_heeding;
 use super::ports::cannot_listen;
 use super::request_log::Log;
+use super::serve_tls::TlsArguments;
 use super::shares::Begun;
 use super::transfer::token_in;
 use super::uplink_names::UplinkNames;
@@ -42,8 +43,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE", requires = "writable")]
     token_file: Option<PathBuf>,
     /// A name by which clients call this server; without a token they may store files only at its names, addresses and
-    /// localhost, so that no page of others can have a browser do it
-    #[arg(long, value_name = "HOST", requires = "writable")]
+    /// localhost, so that no page of others can have a browser do it. A certificate of --tls-self-signed has it
+    #[arg(long, value_name = "HOST")]
     name: Vec<String>,
     /// Serve files whose names begin with a dot, too
     #[arg(long)]
@@ -51,6 +52,8 @@ pub(super) struct Arguments {
     /// Write no line for each request; lines that nobody reads in time go missing, and are counted
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    tls: TlsArguments,
     #[command(flatten)]
     live: LiveArguments,
     #[command(flatten)]
@@ -68,6 +71,11 @@ fn parse_listen(text: &str) -> Result<SocketAddr, String> {
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     let arguments = &Arguments { engine: arguments.engine.configured(None, policies)?, ..arguments.clone() };
+    if !arguments.name.is_empty() && !arguments.writable && !arguments.tls.is_self_signed() {
+        return Err(Failure::Input(
+            "--name has no use here; expected --writable or --tls-self-signed with it".into(),
+        ));
+    }
     let directory = &arguments.directory;
     let mut files = FileServer::new(directory, arguments.writable).map_err(|error| {
         Failure::Input(format!("{}: {error}; expected a directory that can be read", directory.display()))
@@ -77,10 +85,13 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         files = files.with_hidden_files();
     }
     let token = token(arguments)?;
+    let addresses = arguments.engine.announced().chain([arguments.listen.ip()]);
+    let https = arguments.tls.start(&arguments.name, addresses)?;
     if let Some(token) = &token {
         files = files.with_token(token.clone());
     }
-    block_on(async {
+    let heeds_hangup = arguments.tls.heeds_hangup();
+    block_on_heeding(!heeds_hangup, async {
         let at = arguments.listen;
         let task = Task { is_quiet: arguments.quiet, ..Task::listening(at.ip(), at.port()) };
         let engine = arguments.engine.start(policies, &task).await?;
@@ -89,8 +100,11 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         let listener =
             listener.map_err(|error| cannot_listen(arguments.listen.port(), error.kind(), error))?;
         let address = listener.local_addr().map_err(Failure::run)?;
-        print_line(&format!("Serving {} at http://{address}/", directory.display()))?;
+        print_line(&format!("Serving {} at {}://{address}/", directory.display(), arguments.tls.scheme()))?;
         print_line(&exposure(arguments, address, token.as_ref()))?;
+        if let Some(note) = https.as_ref().and_then(|https| https.note.as_ref()) {
+            print_line(note)?;
+        }
         let (requests, written) = Log::new(io::stdout(), complain).map_err(Failure::run)?;
         let requests = Arc::new(requests);
         // What is drawn is not to be written over.
@@ -108,8 +122,16 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             }
         };
         let begun = Begun::serving(&engine);
+        let tls = https.map(|https| https.tls);
+        let renewing = async {
+            match &tls {
+                Some(tls) if heeds_hangup => arguments.tls.renew(tls).await,
+                _ => std::future::pending().await,
+            }
+        };
+        let options = ServeOptions { tls: tls.clone() };
         let finished = async {
-            web::serve(files, listener, stop, log).await;
+            web::serve(files, listener, options, stop, log).await;
             engine.drain(DRAIN).await;
             begun.tell(&engine, arguments.quiet);
             if let Some(requests) = Arc::into_inner(requests) {
@@ -126,6 +148,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         };
         tokio::select! {
             () = finished => Ok(()),
+            ended = renewing => ended,
             () = impatience => Err(Failure::run("interrupted before all requests were answered")),
         }
     })
@@ -158,10 +181,14 @@ fn exposure(arguments: &Arguments, address: SocketAddr, token: Option<&Token>) -
         _ if !arguments.writable => "nobody can store any".into(),
         None => "can store some".into(),
         Some(_) if arguments.token_file.is_some() => "whoever has the token can store some".into(),
-        Some(token) => format!(
-            "whoever has this token can store some (polypath cp --token-file, or POLYPATH_TOKEN): {}",
-            token.reveal()
-        ),
+        Some(token) => {
+            // `polypath cp` does not go by HTTPS.
+            let how = match arguments.tls.scheme() {
+                "https" => "curl -T FILE -u :TOKEN",
+                _ => "polypath cp --token-file, or POLYPATH_TOKEN",
+            };
+            format!("whoever has this token can store some ({how}): {}", token.reveal())
+        }
     };
     format!("{who} can read these files, {what}; {storing}")
 }
@@ -174,16 +201,17 @@ fn line(access: &Access, over: Option<&str>, now: SystemTime) -> String {
     let over = over.map_or(String::new(), |name| format!(" over {}", harmless(name)));
     let path: String = access.path.chars().flat_map(char::escape_default).collect();
     format!(
-        "{} - - [{time}] \"{} {path} HTTP/1.1\" {} {bytes}{over}",
+        "{} - - [{time}] \"{} {path} {:?}\" {} {bytes}{over}",
         access.client.ip(),
         access.method,
+        access.version,
         access.status.as_u16()
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use hyper::{Method, StatusCode};
+    use hyper::{Method, StatusCode, Version};
 
     use super::*;
 
@@ -205,6 +233,7 @@ mod tests {
             own: Some([192, 0, 2, 2].into()),
             method: Method::GET,
             path: "/a\u{1b}".into(),
+            version: Version::HTTP_11,
             status: StatusCode::OK,
             bytes: Some(3),
         };

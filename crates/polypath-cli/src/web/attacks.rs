@@ -14,7 +14,7 @@ use tokio::runtime;
 use tokio::time::{sleep, timeout};
 
 use super::blocks::{MOST_IN_LARGE_BLOCKS_BYTES, SMALL_BLOCK_BYTES};
-use super::{FileServer, Token, serve};
+use super::{FileServer, ServeOptions, Token, serve};
 
 /// Clients of each kind that begin something and go on with nothing.
 const SLOW: usize = 100;
@@ -48,7 +48,8 @@ fn beside<T>(
         let engine = Engine::Kernel(KernelEngine::plain_tcp());
         let listener = engine.listen(([127, 0, 0, 1], 0).into()).await.map_err(io::Error::other)?;
         let at = listener.local_addr().map_err(io::Error::other)?;
-        let serving = tokio::spawn(serve(files.clone(), listener, pending(), |_| ()));
+        let serving =
+            tokio::spawn(serve(files.clone(), listener, ServeOptions::default(), pending(), |_| ()));
         let result = clients(at, folder.path(), &files).await;
         serving.abort();
         result

@@ -96,12 +96,13 @@ fn shown(field: &str) -> Option<Vec<u8>> {
 /// or the address that `host`, the request's own `Host` field, names. A name of the server's is not enough: a page of
 /// somebody else's that had the server's address looked up under its own name (DNS rebinding) has that name in both.
 /// Programs that are no browsers send no such field.
-pub(super) fn is_of_this_machine(origin: &str, host: Option<&str>) -> bool {
+/// `scheme` is that of this server's URLs.
+pub(super) fn is_of_this_machine(origin: &str, scheme: &str, host: Option<&str>) -> bool {
     let Ok(origin) = Url::parse(origin.trim()) else { return false };
     match origin.host() {
         Some(Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback() || is_named(&origin, host),
-        Some(Host::Ipv6(address)) => address.to_canonical().is_loopback() || is_named(&origin, host),
+        Some(Host::Ipv4(address)) => address.is_loopback() || is_named(&origin, scheme, host),
+        Some(Host::Ipv6(address)) => address.to_canonical().is_loopback() || is_named(&origin, scheme, host),
         None => false,
     }
 }
@@ -124,11 +125,11 @@ pub(super) fn is_sent_to_us(host: &str, names: &[String]) -> bool {
 }
 
 /// Whether a request went to the origin's own address and port.
-fn is_named(origin: &Url, host: Option<&str>) -> bool {
-    let Some(host) = host.and_then(|host| Url::parse(&format!("http://{}", host.trim())).ok()) else {
+fn is_named(origin: &Url, scheme: &str, host: Option<&str>) -> bool {
+    let Some(host) = host.and_then(|host| Url::parse(&format!("{scheme}://{}", host.trim())).ok()) else {
         return false;
     };
-    origin.scheme() == "http" && (origin.host(), origin.port()) == (host.host(), host.port())
+    origin.scheme() == scheme && (origin.host(), origin.port()) == (host.host(), host.port())
 }
 
 #[cfg(test)]
@@ -204,12 +205,13 @@ mod tests {
             ["http://127.0.0.1:8077", "http://[::1]:80", "http://localhost:1", "http://[::ffff:127.0.0.1]"]
         {
             assert!(
-                is_of_this_machine(ours, Some("192.0.2.1:8077")) && is_of_this_machine(ours, None),
+                is_of_this_machine(ours, "http", Some("192.0.2.1:8077"))
+                    && is_of_this_machine(ours, "https", None),
                 "{ours}"
             );
         }
         for other in ["http://evil.example:8077", "null", "", "http://127.0.0.1.evil.example"] {
-            assert!(!is_of_this_machine(other, Some("127.0.0.1:8077")), "{other}");
+            assert!(!is_of_this_machine(other, "http", Some("127.0.0.1:8077")), "{other}");
         }
         for (origin, host, is_ours) in [
             ("http://192.0.2.1:8077", Some("192.0.2.1:8077"), true),
@@ -221,7 +223,10 @@ mod tests {
             ("http://192.0.2.1:8077", None, false),
             ("http://evil.example:8077", Some("evil.example:8077"), false),
         ] {
-            assert_eq!(is_of_this_machine(origin, host), is_ours, "{origin} at {host:?}");
+            assert_eq!(is_of_this_machine(origin, "http", host), is_ours, "{origin} at {host:?}");
         }
+        let host = Some("192.0.2.1:443");
+        assert!(is_of_this_machine("https://192.0.2.1", "https", host));
+        assert!(!is_of_this_machine("http://192.0.2.1:443", "https", host));
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct FileServer {
     /// By which clients without a token may call this server when they store files.
     names: Vec<String>,
     shows_hidden: bool,
+    /// Of URLs that lead here.
+    scheme: &'static str,
     /// Those who call it otherwise than by an address, `localhost` or one of its names get nothing.
     is_for_callers_of_us: bool,
     digests: DigestCache,
@@ -75,6 +77,7 @@ impl FileServer {
             token: None,
             names: Vec::new(),
             shows_hidden: false,
+            scheme: "http",
             is_for_callers_of_us: false,
             digests: DigestCache::default(),
             memory: Memory::default(),
@@ -105,6 +108,13 @@ impl FileServer {
         self
     }
 
+    /// The same, reached by HTTPS.
+    #[must_use]
+    pub(super) fn by_https(mut self) -> Self {
+        self.scheme = "https";
+        self
+    }
+
     /// The same with files whose names begin with a dot.
     #[must_use]
     pub(crate) fn with_hidden_files(mut self) -> Self {
@@ -130,7 +140,7 @@ impl FileServer {
             Some(token) if token.is_in(headers) => Right::Write,
             Some(_) => Right::ShowToken,
             // Whoever relies on an address that strangers can't reach must not be tricked by a browser.
-            None if !is_from_here(headers) => Right::None,
+            None if !self.is_from_here(headers) => Right::None,
             None if !hosts(request).all(|host| self.is_ours(host)) => Right::NameUs,
             None => Right::Write,
         }
@@ -139,6 +149,12 @@ impl FileServer {
     /// Whether this is a name of ours, as whoever can't be tricked calls us.
     fn is_ours(&self, host: &[u8]) -> bool {
         std::str::from_utf8(host).is_ok_and(|host| is_sent_to_us(host, &self.names))
+    }
+
+    /// Whether no page of somebody else's made a browser send this.
+    fn is_from_here(&self, headers: &HeaderMap) -> bool {
+        let Some(origin) = headers.get(ORIGIN) else { return true };
+        origin.to_str().is_ok_and(|origin| is_of_this_machine(origin, self.scheme, text(headers, HOST)))
     }
 
     /// Uploads under way are hidden from all but those who may go on with them.
@@ -369,12 +385,6 @@ impl FileServer {
 fn hosts(request: &Request<()>) -> impl Iterator<Item = &[u8]> {
     let target = request.uri().authority().map(|authority| authority.as_str().as_bytes());
     target.into_iter().chain(request.headers().get_all(HOST).iter().map(HeaderValue::as_bytes))
-}
-
-/// Whether no page of somebody else's made a browser send this.
-fn is_from_here(headers: &HeaderMap) -> bool {
-    let Some(origin) = headers.get(ORIGIN) else { return true };
-    origin.to_str().is_ok_and(|origin| is_of_this_machine(origin, text(headers, HOST)))
 }
 
 /// What is said of a file's digest.

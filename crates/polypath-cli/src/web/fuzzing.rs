@@ -91,7 +91,7 @@ fn read_fields(headers: &HeaderMap) {
         );
     }
     if let Some(origin) = text(headers, ORIGIN)
-        && is_of_this_machine(origin, text(headers, HOST))
+        && is_of_this_machine(origin, "http", text(headers, HOST))
     {
         // An address, or a name in whatever letters.
         let is_name = origin.to_ascii_lowercase().contains("localhost");

@@ -15,7 +15,7 @@
 //!
 //! # What one client may cost the others
 //!
-//! The fields of a request have to come within [`HEADER_LIMIT`], and bodies, in either direction, at
+//! TLS has to begin, and the fields of a request have to come, within [`HEADER_LIMIT`], and bodies, in either direction, at
 //! [`LEAST_BODY_BYTES`] in each [`BODY_LIMIT`]. At most [`MAX_CONNECTIONS`] are served at once, or as many as there are file
 //! descriptors for; when they are taken, those that wait for a request make room, then those of the client that has the
 //! most. Digests are computed once for each state of a file, while somebody waits for them: small files first, large ones
@@ -34,9 +34,11 @@
 pub(crate) mod attacks;
 mod blocking;
 mod blocks;
+mod certificate;
 mod client;
 mod coding;
 mod conditions;
+mod connection;
 mod credentials;
 mod digest;
 mod digest_cache;
@@ -47,6 +49,7 @@ mod files;
 pub(crate) mod fuzzing;
 mod identity;
 mod inbound;
+mod limits;
 mod listing;
 mod names;
 mod part;
@@ -54,6 +57,7 @@ mod progress;
 mod range;
 mod root;
 mod server;
+mod tls;
 mod upload;
 mod url_text;
 
@@ -61,14 +65,17 @@ use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 
 pub(crate) use blocks::file_body;
+pub(crate) use certificate::{Certificate, CertificateError};
 pub(crate) use client::{Client, Error, Fetched};
+pub(crate) use connection::Access;
 pub(crate) use credentials::Token;
 pub(crate) use digest::{Digest, digest_of};
 pub(crate) use download::{Download, Progress, Target, Verify};
 pub(crate) use download_error::DownloadError;
 pub(crate) use files::{FileServer, part_name};
 pub(crate) use listing::{Entry, EntryKind, encoded};
-pub(crate) use server::{Access, serve};
+pub(crate) use server::{ServeOptions, serve};
+pub(crate) use tls::Tls;
 pub(crate) use url_text::without_user;
 
 /// Where `polypath serve` listens and `polypath://` leads without a port.

@@ -1,27 +1,20 @@
 //! Connections become requests.
 
-use std::convert::Infallible;
 use std::future::Future;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http_body_util::BodyExt;
-use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONTENT_LENGTH, HeaderValue, SERVER};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use polypath_stack::engine::{Listener, Stream};
+use polypath_stack::engine::Listener;
 use polypath_system::process::descriptor_limit;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::progress::SlowReaderLimit;
-use super::{Body, FileServer};
-use crate::places::{self, Places, Requests};
+use super::connection::{Access, Answers, connection};
+use super::files::FileServer;
+use super::tls::Tls;
+use crate::places::Places;
 
 /// Connections at once, if there are descriptors for so many.
 pub(crate) const MAX_CONNECTIONS: usize = 4096;
@@ -31,43 +24,25 @@ const LEAST_CONNECTIONS: usize = 16;
 const OTHER_DESCRIPTORS: u64 = 64;
 /// Of a connection: its socket, the file, and the same once more where it is hashed or watched.
 const DESCRIPTORS: u64 = 4;
-/// How long a client may take for the fields of a request, and rest between requests.
-pub(crate) const HEADER_LIMIT: Duration = Duration::from_secs(20);
-/// A period in which at least [`LEAST_BODY_BYTES`] of a body have to pass, in either direction.
-pub(crate) const BODY_LIMIT: Duration = Duration::from_secs(30);
-/// Bytes of a body in each [`BODY_LIMIT`]: 500 a second.
-pub(crate) const LEAST_BODY_BYTES: u64 = 15_000;
-/// What the fields of a request may have.
-const FIELDS_BYTES: usize = 32 << 10;
-/// What is read of a connection at once.
-const READ_BYTES: usize = 128 << 10;
 /// After a failure to accept, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A request and what came of it.
-#[derive(Clone, Debug)]
-pub(crate) struct Access {
-    /// Who asked.
-    pub client: SocketAddr,
-    /// This end's address, as the network knows it.
-    pub own: Option<IpAddr>,
-    /// How.
-    pub method: Method,
-    /// For what.
-    pub path: String,
-    /// The answer.
-    pub status: StatusCode,
-    /// Length of the answer's body, if it was told beforehand.
-    pub bytes: Option<u64>,
+/// How files are served, besides what they are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServeOptions {
+    /// By HTTPS.
+    pub tls: Option<Tls>,
 }
 
 /// Serves until `stop` completes, then finishes what is under way. Dropping the future ends everything at once.
 pub(crate) async fn serve(
     files: FileServer,
     listener: Listener,
+    options: ServeOptions,
     stop: impl Future<Output = ()>,
     log: impl Fn(&Access) + Send + Sync + 'static,
 ) {
+    let files = if options.tls.is_some() { files.by_https() } else { files };
     let (stopping, is_stopping) = watch::channel(false);
     let places = Arc::new(Mutex::new(Places::new(most_connections(descriptor_limit()))));
     let log = Arc::new(log);
@@ -86,9 +61,10 @@ pub(crate) async fn serve(
                     // Without a place, the connection closes here.
                     let Some((number, requests)) = lock(&places).take(client.ip()) else { continue };
                     let place = Place { number, places: places.clone() };
-                    let (files, log, is_stopping) = (files.clone(), log.clone(), is_stopping.clone());
+                    let answers = Answers { files: files.clone(), client, requests, log: log.clone() };
+                    let (tls, is_stopping) = (options.tls.clone(), is_stopping.clone());
                     let task = connections.spawn(async move {
-                        connection(files, stream, client, requests, is_stopping, &*log).await;
+                        connection(&answers, tls.as_ref(), stream, is_stopping).await;
                         drop(place);
                     });
                     lock(&places).set_task(number, task);
@@ -145,59 +121,6 @@ impl Drop for Place {
     }
 }
 
-/// A body that is a part of its request until the last of it is on its way.
-fn counted(body: Body, answering: places::Request) -> Body {
-    let counted = body.map_frame(move |frame| {
-        let _ = &answering;
-        frame
-    });
-    counted.boxed()
-}
-
-async fn connection(
-    files: FileServer,
-    stream: Stream,
-    client: SocketAddr,
-    requests: Requests,
-    mut is_stopping: watch::Receiver<bool>,
-    log: &impl Fn(&Access),
-) {
-    let own = stream.local_addr().map(|local| local.ip()).ok();
-    let service = service_fn(|request: Request<Incoming>| async {
-        let answering = requests.begin();
-        let (method, path) = (request.method().clone(), request.uri().path().to_string());
-        let mut response: Response<Body> = files.respond(request).await;
-        response.headers_mut().insert(SERVER, HeaderValue::from_static("polypath"));
-        let told =
-            response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let bytes = told.or_else(|| response.body().size_hint().exact());
-        log(&Access { client, own, method, path, status: response.status(), bytes });
-        if !response.body().is_end_stream() {
-            if let Some(bytes) = bytes {
-                // The wrapped body does not tell it any more.
-                response.headers_mut().insert(CONTENT_LENGTH, bytes.into());
-            }
-            response = response.map(|body| counted(body, answering));
-        }
-        Ok::<_, Infallible>(response)
-    });
-    let stream = SlowReaderLimit::new(stream, BODY_LIMIT, LEAST_BODY_BYTES);
-    let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_LIMIT)
-        .half_close(true)
-        .max_header_size(FIELDS_BYTES)
-        .max_buf_size(READ_BYTES);
-    let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    tokio::select! {
-        // What goes wrong on a connection is the client's business, and it knows.
-        _ = served.as_mut() => return,
-        _ = is_stopping.wait_for(|stopping| *stopping) => served.as_mut().graceful_shutdown(),
-    }
-    let _ = served.await;
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::pending;
@@ -209,6 +132,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::web::limits::{BODY_LIMIT, FIELDS_BYTES, HEADER_LIMIT};
 
     /// What comes back for a request that is never completed, and after how many seconds the connection ends. `drip` follows
     /// it each second.
@@ -218,7 +142,7 @@ mod tests {
         let listener = engine.listen(([127, 0, 0, 1], 0).into()).await.expect("a listener");
         let at = listener.local_addr().expect("its address");
         let files = FileServer::new(folder.path(), true).expect("a directory");
-        let serving = tokio::spawn(serve(files, listener, pending(), |_| ()));
+        let serving = tokio::spawn(serve(files, listener, ServeOptions::default(), pending(), |_| ()));
         let stream = TcpStream::connect(at).await.expect("a connection");
         let (mut reader, mut writer) = stream.into_split();
         writer.write_all(request.as_bytes()).await.expect("room");

@@ -21,9 +21,9 @@ use super::conditions::{Preconditions, text};
 use super::digest::{Digest, MalformedDigest, REPR_DIGEST, hash};
 use super::files::{FileServer, part_name, plain, validators, value};
 use super::inbound::{BrokenOff, Inbound};
+use super::limits::{BODY_LIMIT, LEAST_BODY_BYTES};
 use super::range::content_range;
 use super::root::Root;
-use super::server::{BODY_LIMIT, LEAST_BODY_BYTES};
 
 impl FileServer {
     pub(super) async fn put(

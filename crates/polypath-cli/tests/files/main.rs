@@ -3,6 +3,7 @@
 mod copies;
 mod downloads;
 mod failures;
+mod https;
 mod liar;
 mod reports;
 mod serving;

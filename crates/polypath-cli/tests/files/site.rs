@@ -39,6 +39,20 @@ impl Site {
         (site, said)
     }
 
+    /// As a service, which no terminal can hang up; and what it says on standard error.
+    pub(super) fn without_terminal(options: &[&str]) -> (Self, ChildStderr) {
+        let mut command = Command::new("setsid");
+        command.args([env!("CARGO_BIN_EXE_polypath"), "serve"]).stderr(Stdio::piped());
+        let mut site = Self::started_by(&mut command, options);
+        let said = site.child.stderr.take().expect("a pipe");
+        (site, said)
+    }
+
+    pub(super) fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().expect("kill runs").success());
+    }
+
     fn started_by(command: &mut Command, options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let site = folder.path().join("site");
@@ -88,7 +102,12 @@ impl Site {
 
     pub(super) fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
-        command.args(&arguments[..1]).args(["--engine", "tcp"]).args(&arguments[1..]);
+        command.args(&arguments[..1]);
+        // By HTTPS, it is the system's TCP anyway.
+        if !arguments.iter().any(|argument| argument.starts_with("https://")) {
+            command.args(["--engine", "tcp"]);
+        }
+        command.args(&arguments[1..]);
         command.current_dir(self.folder.path().join("out")).output().expect("the command runs")
     }
 
@@ -142,8 +161,7 @@ impl Site {
 
     /// Ends the server as Ctrl-C does; its exit code and its log.
     pub(super) fn stop(mut self) -> (Option<i32>, String) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
+        self.signal("-INT");
         let code = self.child.wait().expect("the server ends").code();
         (code, self.log.take().expect("the log").join().expect("the log"))
     }

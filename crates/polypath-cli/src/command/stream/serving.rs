@@ -41,7 +41,13 @@ impl Serving {
                 *noted.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
             }
         };
-        let task = tokio::spawn(web::serve(files, listener, std::future::pending(), log));
+        let task = tokio::spawn(web::serve(
+            files,
+            listener,
+            web::ServeOptions::default(),
+            std::future::pending(),
+            log,
+        ));
         Ok(Self { address, last_request, task })
     }
 

@@ -1,0 +1,131 @@
+//! One connection, from its first byte to its last.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{CONTENT_LENGTH, HeaderValue, SERVER};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use polypath_stack::engine::Stream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::Body;
+use super::files::FileServer;
+use super::limits::{BODY_LIMIT, FIELDS_BYTES, HEADER_LIMIT, LEAST_BODY_BYTES};
+use super::progress::SlowReaderLimit;
+use super::tls::Tls;
+use crate::places::{self, Requests};
+
+/// What is read of a connection at once.
+const READ_BYTES: usize = 128 << 10;
+
+/// A request and what came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    /// Who asked.
+    pub client: SocketAddr,
+    /// This end's address, as the network knows it.
+    pub own: Option<IpAddr>,
+    /// How.
+    pub method: Method,
+    /// For what.
+    pub path: String,
+    /// In which words.
+    pub version: Version,
+    /// The answer.
+    pub status: StatusCode,
+    /// Length of the answer's body, if it was told beforehand.
+    pub bytes: Option<u64>,
+}
+
+/// What answers the requests of one connection.
+#[derive(Debug)]
+pub(super) struct Answers<L> {
+    pub(super) files: FileServer,
+    pub(super) client: SocketAddr,
+    pub(super) requests: Requests,
+    pub(super) log: Arc<L>,
+}
+
+impl<L: Fn(&Access)> Answers<L> {
+    async fn answer(&self, own: Option<IpAddr>, request: Request<Incoming>) -> Response<Body> {
+        let answering = self.requests.begin();
+        let (method, path) = (request.method().clone(), request.uri().path().to_string());
+        let version = request.version();
+        let mut response: Response<Body> = self.files.respond(request).await;
+        response.headers_mut().insert(SERVER, HeaderValue::from_static("polypath"));
+        let told =
+            response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let bytes = told.or_else(|| response.body().size_hint().exact());
+        let (client, status) = (self.client, response.status());
+        (self.log)(&Access { client, own, method, path, version, status, bytes });
+        if !response.body().is_end_stream() {
+            if let Some(bytes) = bytes {
+                // The wrapped body does not tell it any more.
+                response.headers_mut().insert(CONTENT_LENGTH, bytes.into());
+            }
+            response = response.map(|body| counted(body, answering));
+        }
+        response
+    }
+}
+
+/// A body that is a part of its request until the last of it is on its way.
+fn counted(body: Body, answering: places::Request) -> Body {
+    let counted = body.map_frame(move |frame| {
+        let _ = &answering;
+        frame
+    });
+    counted.boxed()
+}
+
+/// Serves a connection until its end, or until its requests are answered once `is_stopping`.
+pub(super) async fn connection(
+    answers: &Answers<impl Fn(&Access)>,
+    tls: Option<&Tls>,
+    stream: Stream,
+    mut is_stopping: watch::Receiver<bool>,
+) {
+    let own = stream.local_addr().map(|local| local.ip()).ok();
+    let stream = SlowReaderLimit::new(stream, BODY_LIMIT, LEAST_BODY_BYTES);
+    let Some(tls) = tls else { return http1(answers, own, stream, is_stopping).await };
+    let accepted = tokio::select! {
+        accepted = timeout(HEADER_LIMIT, tls.accept(stream)) => accepted,
+        _ = is_stopping.wait_for(|stopping| *stopping) => return,
+    };
+    if let Ok(Some(stream)) = accepted {
+        http1(answers, own, stream, is_stopping).await;
+    }
+}
+
+async fn http1(
+    answers: &Answers<impl Fn(&Access)>,
+    own: Option<IpAddr>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    mut is_stopping: watch::Receiver<bool>,
+) {
+    let service =
+        service_fn(|request| async move { Ok::<_, Infallible>(answers.answer(own, request).await) });
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_LIMIT)
+        .half_close(true)
+        .max_header_size(FIELDS_BYTES)
+        .max_buf_size(READ_BYTES);
+    let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        // What goes wrong on a connection is the client's business, and it knows.
+        _ = served.as_mut() => return,
+        _ = is_stopping.wait_for(|stopping| *stopping) => served.as_mut().graceful_shutdown(),
+    }
+    let _ = served.await;
+}
