@@ -328,3 +328,39 @@ fn a_mirror_brings_what_the_first_server_does_not_have() {
     let alone = get(&["--mirror", &there], &out, &gone).output().expect("the program");
     assert!(said(&alone).contains("--mirror is for downloads in ranges"), "{}", said(&alone));
 }
+
+#[test]
+fn a_metalink_says_where_a_file_is_and_what_it_has_to_be() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let other = answering("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n", b"other one");
+    let there = answering("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n", b"all of it");
+    // The SHA-256 of what is there.
+    let digest = "07630777646b9ad0ad5940c20f7703e5ba431d90dc8f191af6916bffca3e859c";
+    let document = |name: &str| {
+        format!(
+            "<metalink xmlns='urn:ietf:params:xml:ns:metalink'><file name='{name}'><size>9</size>\
+             <hash type='sha-256'>{digest}</hash><url priority='2'>{there}</url><url priority='1'>{other}</url>\
+             </file></metalink>"
+        )
+    };
+    let run = |document: String, served: bool| {
+        let place = folder.path().join("list.meta4");
+        fs::write(&place, &document).expect("a file");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+        command.args(["get", "--no-config", "--ranges"]).current_dir(folder.path()).stdin(Stdio::null());
+        let url = answering("HTTP/1.1 200 OK\r\n", document.as_bytes()).replace("/file", "/list.meta4");
+        command.arg(if served { url.as_str() } else { "list.meta4" }).output().expect("the program")
+    };
+    for served in [false, true] {
+        let done = run(document("a/file.txt"), served);
+        assert!(done.status.success(), "{}", said(&done));
+        let file = folder.path().join("file.txt");
+        assert_eq!(fs::read(&file).expect("the file"), b"all of it");
+        fs::remove_file(file).expect("the file");
+        // A name that leads elsewhere is none.
+        let refused = run(document("../file.txt"), served);
+        assert!(said(&refused).contains("expected a name without"), "{}", said(&refused));
+        assert!(!refused.status.success() && said(&refused).lines().count() == 1, "{}", said(&refused));
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+}

@@ -129,6 +129,14 @@ pub enum Unusable {
     /// It is of another server, whose file nobody can tell from the one of which a part is there.
     #[error("it is another server, and no digest says that its file is the same")]
     OtherServer,
+    /// Another length than the file is known to have.
+    #[error("its file has {found} bytes; expected {expected}")]
+    OtherSize {
+        /// Bytes, as whoever told of the file said.
+        expected: u64,
+        /// Bytes by this answer.
+        found: u64,
+    },
     /// Another length of the whole file than in an earlier answer.
     #[error("the file changed on the server: it had {expected} bytes, and has {found}")]
     OtherTotal {

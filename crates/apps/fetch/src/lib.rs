@@ -11,6 +11,8 @@ pub mod http1;
 mod http2;
 #[cfg(feature = "stream")]
 pub mod manifest;
+#[cfg(all(feature = "net", feature = "stream"))]
+pub mod metalink;
 #[cfg(feature = "net")]
 pub mod net;
 pub mod playback;

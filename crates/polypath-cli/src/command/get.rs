@@ -17,6 +17,7 @@ use super::interfaces;
 use super::live::LiveArguments;
 use super::network::{Interruption, block_on_saving};
 use super::range_job::Job;
+use super::range_metalink;
 use super::ranges::RangeArguments;
 use super::shares::Begun;
 use super::transfer::{
@@ -29,7 +30,8 @@ use super::{Failure, complain, harmless, url_list};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Arguments {
-    /// What to download: http://HOST/…, https://HOST/… or polypath://HOST/…
+    /// What to download: http://HOST/…, https://HOST/… or polypath://HOST/…; or a file here, or with --ranges a URL, that ends in .meta4
+    /// or .metalink, and says where files are
     #[arg(required_unless_present = "input_file", value_name = "URL")]
     urls: Vec<String>,
     /// Download what a file lists too, one URL a line, - for standard input
@@ -139,6 +141,9 @@ fn get(given: &Arguments, policies: &Policies, report: &TransferReport) -> Resul
 }
 
 fn parse(text: &str) -> Result<Url, Failure> {
+    if let Some(metalink) = range_metalink::here(text) {
+        return metalink;
+    }
     if text.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
         let text_shown = without_user(text);
         let wrong = |error| Failure::Input(format!("\"{text_shown}\": {error}; expected https://HOST/…"));

@@ -75,6 +75,8 @@ mod preload;
 #[cfg(feature = "full")]
 mod range_job;
 #[cfg(feature = "full")]
+mod range_metalink;
+#[cfg(feature = "full")]
 mod range_mirrors;
 #[cfg(feature = "full")]
 mod range_ways;

@@ -9,6 +9,7 @@ use clap::Args;
 use polypath_config::quantity::parse_rate;
 use polypath_fetch::answer::{Digest, DigestAlgorithm};
 use polypath_fetch::download::{self, DownloadError, Options, Pool, Target};
+use polypath_fetch::metalink::File;
 use polypath_system::console;
 use polypath_units::BitRate;
 use url::Url;
@@ -18,6 +19,7 @@ use super::incomplete::Incomplete;
 use super::interfaces::{Asked, Budget};
 use super::network::{Interruption, block_on_saving};
 use super::range_job::{Job, sha256};
+use super::range_metalink;
 use super::range_mirrors::mirrors;
 use super::range_ways::{Offer, Ways};
 use super::ranges_many::Many;
@@ -63,7 +65,7 @@ pub(super) struct RangeArguments {
 impl RangeArguments {
     /// Whether these files are fetched so: somebody said it, or nothing else can.
     pub(super) fn are_wanted(&self, urls: &[Url]) -> Result<bool, Failure> {
-        if self.ranges || urls.iter().any(|url| url.scheme() == "https") {
+        if self.ranges || urls.iter().any(|url| matches!(url.scheme(), "https" | "file")) {
             return Ok(true);
         }
         let of_ranges = [
@@ -99,11 +101,29 @@ impl RangeArguments {
             }
             let mut failures = Vec::new();
             for url in job.urls {
-                match fetch(job, url, &options, &offer, interruption, report).await {
-                    Ok(()) => {}
-                    // The others may still be had.
-                    Err(Failure::Input(message) | Failure::Run(message)) => failures.push(message),
-                    Err(exit @ Failure::Exit(_)) => return Err(exit),
+                let found = wanted(job, url, &options, &offer, interruption).await;
+                let results = match found {
+                    Ok(wanted) => {
+                        let mut results = Vec::new();
+                        for (name, url, options) in &wanted {
+                            let result = fetch(job, (name, url), options, &offer, interruption, report).await;
+                            let is_over = matches!(result, Err(Failure::Exit(_)));
+                            results.push(result);
+                            if is_over {
+                                break;
+                            }
+                        }
+                        results
+                    }
+                    Err(failure) => vec![Err(failure)],
+                };
+                for result in results {
+                    match result {
+                        Ok(()) => {}
+                        // The others may still be had.
+                        Err(Failure::Input(message) | Failure::Run(message)) => failures.push(message),
+                        Err(exit @ Failure::Exit(_)) => return Err(exit),
+                    }
                 }
             }
             let last = failures.pop();
@@ -114,6 +134,10 @@ impl RangeArguments {
 
     /// Several at the same time.
     fn many(&self, job: &Job<'_>) -> Result<Many, Failure> {
+        if job.urls.iter().any(range_metalink::is_one) {
+            let problem = "a Metalink is for one file after another; expected it without --parallel";
+            return Err(Failure::input(problem));
+        }
         let alone = [("--limit-rate", self.limit_rate.is_some()), ("--http2", self.http.wants_http2())];
         if let Some((name, _)) = alone.into_iter().find(|(_, is_given)| *is_given) {
             let problem = "is for one file after another; expected it without --parallel";
@@ -167,16 +191,39 @@ pub(super) fn look_at_interfaces(asked: &Asked, what: &str) -> Result<(), Failur
     Ok(())
 }
 
-async fn fetch(
+/// The files that a URL stands for: names, places, and how each is fetched.
+async fn wanted(
     job: &Job<'_>,
     url: &Url,
+    options: &Options,
+    offer: &Offer,
+    interruption: &Interruption,
+) -> Result<Vec<(String, Url, Options)>, Failure> {
+    if !range_metalink::is_one(url) {
+        let named = file_name(url).unwrap_or_else(|| "index.html".into());
+        return Ok(vec![(named, url.clone(), options.clone())]);
+    }
+    let files = range_metalink::read(url, options, offer, interruption).await?;
+    if files.len() > 1 && (job.output.is_some() || !options.digests.is_empty()) {
+        let problem = "--output and --checksum are of one file; expected a Metalink of one with them";
+        return Err(Failure::input(problem));
+    }
+    let of_file = |file: File| {
+        let (place, options) = range_metalink::options_of(&file, url, options);
+        (file.name, place, options)
+    };
+    Ok(files.into_iter().map(of_file).collect())
+}
+
+async fn fetch(
+    job: &Job<'_>,
+    (named, url): (&str, &Url),
     options: &Options,
     offer: &Offer,
     interruption: &Interruption,
     report: &TransferReport,
 ) -> Result<(), Failure> {
     let started = Instant::now();
-    let named = file_name(url).unwrap_or_else(|| "index.html".into());
     let place = job.output.map_or_else(|| named.into(), Path::to_path_buf);
     let name = place.display().to_string();
     let file = Transfer::download(url, &place);

@@ -24,7 +24,8 @@ impl DigestAlgorithm {
         }
     }
 
-    fn length(self) -> usize {
+    /// Bytes of a digest.
+    pub(crate) fn length(self) -> usize {
         match self {
             Self::Sha256 => 32,
             Self::Sha512 => 64,

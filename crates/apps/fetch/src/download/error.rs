@@ -67,6 +67,14 @@ pub enum DownloadError {
         /// In hexadecimal digits.
         found: String,
     },
+    /// A piece is not what was promised.
+    #[error("{url}: piece {number} is wrong")]
+    Piece {
+        /// What was asked for.
+        url: Url,
+        /// Counted from 0.
+        number: u64,
+    },
     /// A page for people comes, where the file may be had elsewhere.
     #[error("{url}: a page of the web comes in place of the file")]
     Page {

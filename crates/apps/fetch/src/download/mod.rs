@@ -3,6 +3,7 @@
 
 pub(crate) mod asking;
 mod error;
+mod hasher;
 mod idle;
 pub(crate) mod link;
 mod many;
@@ -10,6 +11,7 @@ mod options;
 mod output;
 mod part_file;
 pub(crate) mod path;
+mod pieces;
 mod pool;
 pub(crate) mod redirection;
 mod single;
@@ -24,6 +26,7 @@ pub use self::error::{DownloadError, Kept};
 pub use self::many::{Ended as FileEnded, Event as ManyEvent, Wanted, download_many};
 pub use self::options::{Done, Options, Progress};
 pub use self::output::Target;
+pub use self::pieces::Pieces;
 pub use self::pool::Pool;
 pub use self::single::download;
 pub use self::way::{Dial, Dialing, Losing, Wire};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use url::Url;
 
+use super::pieces::Pieces;
 use crate::answer::Digest;
 use crate::playback::History;
 use crate::schedule::Sizing;
@@ -16,6 +17,12 @@ pub struct Options {
     /// Other places of the file. Pieces of several are mixed only where the whole is compared with a digest that a person gave, or the
     /// server of the first URL by https.
     pub mirrors: Vec<Url>,
+    /// The one whose host is told everything, if that is another than the URL's.
+    pub home: Option<Url>,
+    /// How long the file has to be.
+    pub size_bytes: Option<u64>,
+    /// What its pieces have to be.
+    pub pieces: Option<Pieces>,
     /// How much is asked for at once. None is the best for the target.
     pub sizing: Option<Sizing>,
     /// What the file has to be.
@@ -39,6 +46,9 @@ impl Default for Options {
         Self {
             fields: Vec::new(),
             mirrors: Vec::new(),
+            home: None,
+            size_bytes: None,
+            pieces: None,
             sizing: None,
             digests: Vec::new(),
             verifies: true,

@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use bytes::{Buf, Bytes};
-use sha2::{Digest as _, Sha256, Sha512};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::error::DownloadError;
+use super::hasher::Hasher;
 use super::part_file::PartFile;
 use crate::answer::{Digest, DigestAlgorithm};
 
@@ -27,35 +27,6 @@ pub enum Target {
     },
     /// To whoever takes it in order while it comes.
     Stream(Box<dyn AsyncWrite + Send + Sync + Unpin>),
-}
-
-/// A digest while bytes come in order.
-enum Hasher {
-    Sha256(Sha256),
-    Sha512(Box<Sha512>),
-}
-
-impl Hasher {
-    fn new(algorithm: DigestAlgorithm) -> Self {
-        match algorithm {
-            DigestAlgorithm::Sha256 => Self::Sha256(Sha256::new()),
-            DigestAlgorithm::Sha512 => Self::Sha512(Box::default()),
-        }
-    }
-
-    fn update(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Sha256(hasher) => hasher.update(bytes),
-            Self::Sha512(hasher) => hasher.update(bytes),
-        }
-    }
-
-    fn finish(self) -> Vec<u8> {
-        match self {
-            Self::Sha256(hasher) => hasher.finalize().to_vec(),
-            Self::Sha512(hasher) => hasher.finalize().to_vec(),
-        }
-    }
 }
 
 /// An output in use.

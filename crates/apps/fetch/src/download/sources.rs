@@ -148,6 +148,16 @@ impl Sources {
         self.all[number].cause.is_some()
     }
 
+    /// It is known whose pieces were wrong.
+    pub(super) fn take_together(&mut self) {
+        self.is_one_by_one = false;
+    }
+
+    /// Whether the one that leads is left out for good.
+    pub(super) fn is_lead_left_out(&self) -> bool {
+        self.all[self.lead].state == State::LeftOut
+    }
+
     /// What the answers of one have in common.
     pub(super) fn version(&self, number: usize) -> Option<&Version> {
         self.all[number].version.as_ref()

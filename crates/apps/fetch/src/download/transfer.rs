@@ -1,9 +1,11 @@
 //! One file under way from one URL.
 
 mod answers;
+mod brought;
 mod held;
 mod mirrors;
 mod paths;
+mod piecewise;
 mod speeds;
 mod state;
 mod turn;

@@ -1,6 +1,7 @@
 //! Files that several servers have, of which some have another one, or nothing at all.
 
 use super::*;
+use crate::download::Pieces;
 
 /// Slow enough that all of them have their part.
 fn slow() -> Behaviour {
@@ -279,4 +280,63 @@ async fn whoever_asks_by_https_gets_nothing_by_http_that_nobody_can_compare() {
     let mut compared = case(&[&second], Some(&file));
     let done = compared.fetch(&first).await;
     assert!(done.is_ok() && compared.has(&file), "{done:?}");
+}
+
+/// Pieces of 100 000 bytes.
+fn pieces(file: &[u8]) -> Option<Pieces> {
+    let digests = file.chunks(100_000).map(|piece| Sha256::digest(piece).to_vec()).collect();
+    Pieces::new(DigestAlgorithm::Sha256, 100_000, digests)
+}
+
+#[tokio::test]
+async fn a_wrong_piece_is_fetched_anew_and_whoever_brought_it_brings_no_other() {
+    let file = content(2_500_000);
+    for is_first_wrong in [false, true] {
+        let contents =
+            if is_first_wrong { [other(&file), file.clone()] } else { [file.clone(), other(&file)] };
+        let [first, second] = contents.map(|content| Server::start(content, slow()));
+        let (first, second) = tokio::join!(first, second);
+        let mut case = case(&[&second], Some(&file));
+        case.options.pieces = pieces(&file);
+        case.options.size_bytes = Some(2_500_000);
+        let done = case.fetch(&first).await;
+        assert!(done.is_ok() && case.has(&file), "{done:?}");
+        let wrong = if is_first_wrong { &first } else { &second };
+        let told = |words: &str| case.notices.iter().filter(|notice| notice.contains(words)).count();
+        assert!(notices_of(&case, wrong) == 1 && told("is wrong") > 0, "{:?}", case.notices);
+    }
+    // Alone, it brings nothing that counts.
+    let wrong = Server::start(other(&file), slow()).await;
+    let mut case = case(&[], Some(&file));
+    case.options.pieces = pieces(&file);
+    let failed = case.fetch(&wrong).await.expect_err("no file");
+    assert!(matches!(failed, DownloadError::Piece { .. }) && !case.place().exists(), "{failed}");
+    assert!(wrong.requests().len() < 10, "{}", wrong.requests().len());
+}
+
+#[tokio::test]
+async fn a_file_of_another_length_than_it_is_known_to_have_is_another() {
+    let file = content(300_000);
+    let (first, second) = tokio::join!(
+        Server::start(content(299_999), Behaviour::default()),
+        Server::start(file.clone(), Behaviour::default())
+    );
+    let mut alone = case(&[], None);
+    alone.options.size_bytes = Some(300_000);
+    let failed = alone.fetch(&first).await.expect_err("no file").to_string();
+    assert!(failed.contains("its file has 299999 bytes; expected 300000"), "{failed}");
+    let mut case = case(&[&second], None);
+    case.options.size_bytes = Some(300_000);
+    let done = case.fetch(&first).await;
+    assert!(done.is_ok() && case.has(&file), "{done:?}");
+}
+
+#[tokio::test]
+async fn what_is_for_the_host_that_told_of_a_file_goes_to_no_place_of_it() {
+    let server = Server::start(content(1000), Behaviour::default()).await;
+    let mut case = case(&[], None);
+    case.options.fields = vec![("Authorization".into(), "Basic x".into())];
+    case.options.home = Url::parse("https://example.org/file.meta4").ok();
+    case.fetch(&server).await.expect("a file");
+    assert!(server.requests().iter().all(|request| !request.contains("Basic x")));
 }

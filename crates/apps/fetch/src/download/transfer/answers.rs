@@ -93,6 +93,10 @@ impl Transfer<'_> {
         }
         self.paths[at].is_other = false;
         let total = answer.version.total();
+        if let Some((expected, found)) = self.options.size_bytes.zip(total).filter(|(one, two)| one != two) {
+            let cause = Unusable::OtherSize { expected, found };
+            return self.handle_other(at, cause, progress).await;
+        }
         let is_whole = answer.extent == Extent::Whole;
         if is_whole && !self.has_answer && self.schedule.only().is_none() {
             self.hold(at, id, head);
@@ -276,8 +280,10 @@ impl Transfer<'_> {
         self.speeds.note(source, new);
         self.is_saved = false;
         self.last_progress = time::Instant::now();
+        let range = came.range.clone();
         self.history.note(now, came.range);
         progress(Progress::Bytes { path: way, bytes: new });
+        self.check_pieces(&range, source, progress)?;
         if let Some(rate) = self.options.most_rate {
             let received = self.way_bytes.iter().sum::<u64>();
             let due = self.began + Duration::from_secs_f64(received as f64 / rate.max(1) as f64);

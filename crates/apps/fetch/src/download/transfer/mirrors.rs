@@ -165,7 +165,7 @@ impl Transfer<'_> {
     }
 
     /// Asks a place for nothing more.
-    fn leave_out(
+    pub(super) fn leave_out(
         &mut self,
         source: usize,
         cause: String,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use url::Url;
 
+use super::brought::Brought;
 use super::state::{Asked, Path, Transfer};
 use crate::download::asking::RequestFields;
 use crate::download::error::DownloadError;
@@ -15,7 +16,7 @@ use crate::download::output::{Output, unwritten};
 use crate::download::path::{Command, keep};
 use crate::download::verdicts::Verdicts;
 use crate::download::way::Dial;
-use crate::schedule::Request;
+use crate::schedule::{Ranges, Request};
 
 /// A path whose answers can't be used so often in a row is left out.
 pub(super) const MOST_FAILURES: u32 = 5;
@@ -46,7 +47,8 @@ impl Transfer<'_> {
     ) -> Result<(), DownloadError> {
         let now = self.now();
         let way = self.ways[number].clone();
-        let asking = RequestFields::new(self.original.clone(), self.options.fields.clone()).asking(&url);
+        let home = self.options.home.as_ref().unwrap_or(&self.original);
+        let asking = RequestFields::new(home.clone(), self.options.fields.clone()).asking(&url);
         // What can't be asked is not asked later either.
         asking.request(&*way, None, None)?;
         let id = self.schedule.add_path(now);
@@ -201,7 +203,7 @@ impl Transfer<'_> {
             self.told_by_first.clear();
         }
         self.digests = self.trusted();
-        self.is_mixed = false;
+        (self.is_mixed, self.brought, self.right) = (false, Brought::default(), Ranges::new());
         self.verdicts = Verdicts::default();
         (self.other, self.is_single) = (None, false);
         for path in &mut self.paths {

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time;
 use url::Url;
 
+use super::brought::Brought;
 use super::held::Held;
 use super::speeds::Speeds;
 use crate::answer::{AskedRange, Digest, Unusable, Version, collect};
@@ -62,6 +63,10 @@ pub(in crate::download) struct Transfer<'o> {
     pub(super) began: time::Instant,
     /// When the place that leads was turned to.
     pub(super) turned_at: time::Instant,
+    /// Which place brought what, where digests of pieces are known.
+    pub(super) brought: Brought,
+    /// Pieces that are known to be right.
+    pub(super) right: Ranges,
     /// What each place brought of late.
     pub(super) speeds: Speeds,
     pub(super) last_progress: time::Instant,
@@ -207,6 +212,8 @@ impl<'o> Transfer<'o> {
             way_bytes: Vec::new(),
             began: now,
             turned_at: now,
+            brought: Brought::default(),
+            right: Ranges::new(),
             speeds: Speeds::default(),
             last_progress: now,
             history: History::new(Instant::ZERO),
@@ -300,6 +307,7 @@ impl<'o> Transfer<'o> {
             // Nobody goes on with it.
             file.clear().map_err(|cause| unwritten(file, cause))?;
             self.schedule.restart();
+            (self.brought, self.right) = (Brought::default(), Ranges::new());
             (self.version, self.is_saved) = (None, true);
         }
         compared

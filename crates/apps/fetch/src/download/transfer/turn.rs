@@ -65,6 +65,7 @@ impl Transfer<'_> {
             | DownloadError::Page { .. }
             | DownloadError::TwoDigests { .. }
             | DownloadError::Digest { .. }
+            | DownloadError::Piece { .. }
             | DownloadError::Unreachable(_)
             | DownloadError::Broken { .. } => !self.sources.is_one(),
             _ => false,
@@ -77,9 +78,11 @@ impl Transfer<'_> {
             return Err(error);
         }
         // Where pieces were mixed, nobody knows whose were wrong.
-        let is_mixed = self.is_mixed && matches!(error, DownloadError::Digest { .. });
+        let is_wrong = matches!(error, DownloadError::Digest { .. } | DownloadError::Piece { .. });
+        let is_mixed = self.is_mixed && is_wrong && !self.sources.is_lead_left_out();
         if is_mixed {
             self.sources.take_one_by_one();
+            self.keep_right_pieces();
         }
         let name = self.sources.name(self.sources.lead());
         let is_news = !self.sources.was_given_up(self.sources.lead());

@@ -1,0 +1,47 @@
+//! What a Metalink tells of a file.
+
+use url::Url;
+
+use crate::answer::Digest;
+use crate::download::Pieces;
+
+/// Bytes of a document.
+pub const MAX_BYTES: usize = 4 << 20;
+
+/// A file of a Metalink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// What it is to be called: a name without any folder.
+    pub name: String,
+    /// Its length, if that is told.
+    pub size_bytes: Option<u64>,
+    /// What it has to be.
+    pub digests: Vec<Digest>,
+    /// What its pieces have to be.
+    pub pieces: Option<Pieces>,
+    /// Where it is, by http or https: the best first. At least one.
+    pub urls: Vec<Url>,
+}
+
+/// Why a Metalink can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Longer than a Metalink may be.
+    #[error("a Metalink of {0} bytes is too long; at most {MAX_BYTES} are read")]
+    TooLong(usize),
+    /// No XML, or none of this format.
+    #[error("byte {at}: {what}")]
+    Malformed {
+        /// Counted from 0.
+        at: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// A name that could lead anywhere else.
+    #[error("a file is called {0:?}; expected a name without \"..\", and no path from the root")]
+    Name(String),
+    /// Nothing that could be fetched.
+    #[error("it names no file with a place by http or https")]
+    Empty,
+}
