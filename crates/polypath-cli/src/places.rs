@@ -36,6 +36,11 @@ impl Requests {
         self.0.fetch_add(1, Ordering::Relaxed);
         Request(self.clone())
     }
+
+    /// How many there are now.
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// A request that is being answered.
@@ -124,7 +129,7 @@ impl Places {
     /// the newest of a client that has at least two more than the one that comes would have.
     fn victim(&self, newcomer: Client) -> Option<u64> {
         let count = |client| self.of_client.get(&client).copied().unwrap_or(0);
-        let is_idle = |held: &Held| held.requests.0.load(Ordering::Relaxed) == 0;
+        let is_idle = |held: &Held| held.requests.count() == 0;
         let idle = self.held.iter().filter(|(_, held)| is_idle(held));
         let idle = idle.max_by_key(|(number, held)| (count(held.client), std::cmp::Reverse(**number)));
         if let Some((number, _)) = idle {

@@ -7,21 +7,22 @@ use std::sync::Arc;
 
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONTENT_LENGTH, HeaderValue, SERVER};
+use hyper::header::{CONTENT_LENGTH, HOST, HeaderValue, SERVER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use polypath_stack::engine::Stream;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
 
 use super::Body;
 use super::files::FileServer;
+use super::http2::{self, Activity, LOOK, Pieces, Slots, Verdict, Watch};
 use super::limits::{BODY_LIMIT, FIELDS_BYTES, HEADER_LIMIT, LEAST_BODY_BYTES};
 use super::progress::SlowReaderLimit;
-use super::tls::Tls;
+use super::tls::{Tls, is_http2};
 use crate::places::{self, Requests};
 
 /// What is read of a connection at once.
@@ -46,6 +47,14 @@ pub(crate) struct Access {
     pub bytes: Option<u64>,
 }
 
+/// HTTPS, as all connections have it.
+#[derive(Clone, Debug)]
+pub(super) struct Security {
+    pub(super) tls: Tls,
+    /// Requests of HTTP/2 that are answered at a time, besides one of each connection.
+    pub(super) streams: Arc<Semaphore>,
+}
+
 /// What answers the requests of one connection.
 #[derive(Debug)]
 pub(super) struct Answers<L> {
@@ -56,8 +65,13 @@ pub(super) struct Answers<L> {
 }
 
 impl<L: Fn(&Access)> Answers<L> {
-    async fn answer(&self, own: Option<IpAddr>, request: Request<Incoming>) -> Response<Body> {
-        let answering = self.requests.begin();
+    /// The answer, and what wraps its body.
+    async fn answer(
+        &self,
+        own: Option<IpAddr>,
+        request: Request<Incoming>,
+        wrapped: impl FnOnce(Body) -> Body,
+    ) -> Response<Body> {
         let (method, path) = (request.method().clone(), request.uri().path().to_string());
         let version = request.version();
         let mut response: Response<Body> = self.files.respond(request).await;
@@ -72,9 +86,27 @@ impl<L: Fn(&Access)> Answers<L> {
                 // The wrapped body does not tell it any more.
                 response.headers_mut().insert(CONTENT_LENGTH, bytes.into());
             }
-            response = response.map(|body| counted(body, answering));
+            response = response.map(wrapped);
         }
         response
+    }
+
+    async fn answer_http2(
+        &self,
+        own: Option<IpAddr>,
+        mut request: Request<Incoming>,
+        slots: Slots,
+        activity: Arc<Activity>,
+    ) -> Response<Body> {
+        activity.begin();
+        let answering = self.requests.begin();
+        let slot = slots.take().await;
+        // What HTTP/1.1 has in `Host`.
+        let host = request.uri().authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+        if let Some(host) = host {
+            request.headers_mut().entry(HOST).or_insert(host);
+        }
+        self.answer(own, request, |body| Pieces::of(body, activity, (answering, slot))).await
     }
 }
 
@@ -88,32 +120,40 @@ fn counted(body: Body, answering: places::Request) -> Body {
 }
 
 /// Serves a connection until its end, or until its requests are answered once `is_stopping`.
-pub(super) async fn connection(
-    answers: &Answers<impl Fn(&Access)>,
-    tls: Option<&Tls>,
+pub(super) async fn connection<L: Fn(&Access) + Send + Sync + 'static>(
+    answers: Answers<L>,
+    security: Option<Security>,
     stream: Stream,
     mut is_stopping: watch::Receiver<bool>,
 ) {
     let own = stream.local_addr().map(|local| local.ip()).ok();
     let stream = SlowReaderLimit::new(stream, BODY_LIMIT, LEAST_BODY_BYTES);
-    let Some(tls) = tls else { return http1(answers, own, stream, is_stopping).await };
+    let Some(Security { tls, streams }) = security else {
+        return serve_http1(&answers, own, stream, is_stopping).await;
+    };
     let accepted = tokio::select! {
         accepted = timeout(HEADER_LIMIT, tls.accept(stream)) => accepted,
         _ = is_stopping.wait_for(|stopping| *stopping) => return,
     };
-    if let Ok(Some(stream)) = accepted {
-        http1(answers, own, stream, is_stopping).await;
+    match accepted {
+        Ok(Some(stream)) if is_http2(&stream) => {
+            serve_http2(answers, own, stream, Slots::new(streams), is_stopping).await;
+        }
+        Ok(Some(stream)) => serve_http1(&answers, own, stream, is_stopping).await,
+        _ => {}
     }
 }
 
-async fn http1(
+async fn serve_http1(
     answers: &Answers<impl Fn(&Access)>,
     own: Option<IpAddr>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
     mut is_stopping: watch::Receiver<bool>,
 ) {
-    let service =
-        service_fn(|request| async move { Ok::<_, Infallible>(answers.answer(own, request).await) });
+    let service = service_fn(|request| async move {
+        let answering = answers.requests.begin();
+        Ok::<_, Infallible>(answers.answer(own, request, |body| counted(body, answering)).await)
+    });
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -128,4 +168,37 @@ async fn http1(
         _ = is_stopping.wait_for(|stopping| *stopping) => served.as_mut().graceful_shutdown(),
     }
     let _ = served.await;
+}
+
+async fn serve_http2<L: Fn(&Access) + Send + Sync + 'static>(
+    answers: Answers<L>,
+    own: Option<IpAddr>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    slots: Slots,
+    mut is_stopping: watch::Receiver<bool>,
+) {
+    let (answers, activity) = (Arc::new(answers), Arc::new(Activity::default()));
+    let (answering, seen) = (answers.clone(), activity.clone());
+    let service = service_fn(move |request| {
+        let (answers, slots, activity) = (answering.clone(), slots.clone(), seen.clone());
+        async move { Ok::<_, Infallible>(answers.answer_http2(own, request, slots, activity).await) }
+    });
+    let mut served = pin!(http2::builder().serve_connection(TokioIo::new(stream), service));
+    let mut watch = Watch::default();
+    let mut is_told = false;
+    loop {
+        tokio::select! {
+            // As above.
+            _ = served.as_mut() => return,
+            _ = is_stopping.wait_for(|stopping| *stopping), if !is_told => {
+                is_told = true;
+                served.as_mut().graceful_shutdown();
+            }
+            () = sleep(LOOK) => match watch.look(LOOK, answers.requests.count(), &activity) {
+                Verdict::Leave => {}
+                Verdict::Finish => served.as_mut().graceful_shutdown(),
+                Verdict::End => return,
+            },
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Files over HTTP/1.1, on any engine: a server, and a client that resumes and verifies.
+//! Files over HTTP/1.1 and HTTP/2, on any engine: a server, and a client that resumes and verifies.
 //!
 //! # What the server understands
 //!
@@ -23,7 +23,9 @@
 //!
 //! What is sent is in memory block by block: twice 16 KiB for each connection, and 32 MiB in larger blocks for all of them
 //! together; so are lists of directories, in 64 MiB. The fields of a request may have 32 KiB, and 128 KiB of a connection are
-//! read at once: while the disk is busy, an upload has up to three such pieces in memory besides its blocks.
+//! read at once: while the disk is busy, an upload has up to three such pieces in memory besides its blocks. Over HTTP/2, what is said of
+//! a connection holds for each request that is answered. A connection has room for one of them, and all together for some
+//! more; others wait.
 //!
 //! Files whose names begin with a dot are not there, unless [`FileServer::with_hidden_files`] says so.
 //!
@@ -47,6 +49,9 @@ mod download_error;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod http2;
+#[cfg(test)]
+mod http2_tests;
 mod identity;
 mod inbound;
 mod limits;

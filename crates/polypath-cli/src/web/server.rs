@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use polypath_stack::engine::Listener;
 use polypath_system::process::descriptor_limit;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use super::connection::{Access, Answers, connection};
+use super::connection::{Access, Answers, Security, connection};
 use super::files::FileServer;
 use super::tls::Tls;
 use crate::places::Places;
@@ -24,6 +24,10 @@ const LEAST_CONNECTIONS: usize = 16;
 const OTHER_DESCRIPTORS: u64 = 64;
 /// Of a connection: its socket, the file, and the same once more where it is hashed or watched.
 const DESCRIPTORS: u64 = 4;
+/// By HTTP/2, a connection may be answered several requests at a time, for which it has some more: not the socket again, but
+/// the rest for one connection in so many.
+const DESCRIPTORS_OF_STREAMS: u64 = 1;
+const STREAMS_SHARE: usize = 3;
 /// After a failure to accept, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -44,7 +48,11 @@ pub(crate) async fn serve(
 ) {
     let files = if options.tls.is_some() { files.by_https() } else { files };
     let (stopping, is_stopping) = watch::channel(false);
-    let places = Arc::new(Mutex::new(Places::new(most_connections(descriptor_limit()))));
+    let each = if options.tls.is_some() { DESCRIPTORS + DESCRIPTORS_OF_STREAMS } else { DESCRIPTORS };
+    let most = most_connections(descriptor_limit(), each);
+    let places = Arc::new(Mutex::new(Places::new(most)));
+    let streams = Arc::new(Semaphore::new(most / STREAMS_SHARE));
+    let security = options.tls.map(|tls| Security { tls, streams });
     let log = Arc::new(log);
     let mut is_told = false;
     let mut connections = JoinSet::new();
@@ -56,15 +64,15 @@ pub(crate) async fn serve(
                 Ok((stream, peer)) => {
                     let client = SocketAddr::new(peer.ip().to_canonical(), peer.port());
                     if lock(&places).is_full() && !std::mem::replace(&mut is_told, true) {
-                        tracing::warn!("{}", full(descriptor_limit()));
+                        tracing::warn!("{}", full(descriptor_limit(), each));
                     }
                     // Without a place, the connection closes here.
                     let Some((number, requests)) = lock(&places).take(client.ip()) else { continue };
                     let place = Place { number, places: places.clone() };
                     let answers = Answers { files: files.clone(), client, requests, log: log.clone() };
-                    let (tls, is_stopping) = (options.tls.clone(), is_stopping.clone());
+                    let (security, is_stopping) = (security.clone(), is_stopping.clone());
                     let task = connections.spawn(async move {
-                        connection(&answers, tls.as_ref(), stream, is_stopping).await;
+                        connection(answers, security, stream, is_stopping).await;
                         drop(place);
                     });
                     lock(&places).set_task(number, task);
@@ -86,19 +94,19 @@ pub(crate) async fn serve(
 }
 
 /// As many as there are descriptors for.
-fn most_connections(descriptors: u64) -> usize {
-    let fitting = descriptors.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS;
+fn most_connections(descriptors: u64, each: u64) -> usize {
+    let fitting = descriptors.saturating_sub(OTHER_DESCRIPTORS) / each;
     usize::try_from(fitting).unwrap_or(usize::MAX).clamp(LEAST_CONNECTIONS, MAX_CONNECTIONS)
 }
 
 /// What is said when all places are taken, with what would make more.
-fn full(descriptors: u64) -> String {
-    let most = most_connections(descriptors);
+fn full(descriptors: u64, each: u64) -> String {
+    let most = most_connections(descriptors, each);
     let now = "more come than that, so that some are closed";
     if most == MAX_CONNECTIONS {
         return format!("{most} connections at once are the most that are served; {now}");
     }
-    let enough = MAX_CONNECTIONS as u64 * DESCRIPTORS + OTHER_DESCRIPTORS;
+    let enough = MAX_CONNECTIONS as u64 * each + OTHER_DESCRIPTORS;
     format!(
         "{descriptors} descriptors are enough for {most} connections at once; {now}; expected up to {enough} descriptors \
          (`ulimit -Hn`, or LimitNOFILE= of a unit)"
@@ -180,11 +188,15 @@ mod tests {
 
     #[test]
     fn whoever_lacks_descriptors_learns_how_many_are_enough() {
-        let told = full(1024);
+        let told = full(1024, DESCRIPTORS);
         assert!(told.starts_with("1024 descriptors are enough for 240 connections at once"), "{told}");
         let enough = told.split_once("up to ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
-        assert_eq!(enough.map(most_connections), Some(MAX_CONNECTIONS), "{told}");
-        assert!(!full(1 << 20).contains("descriptors"), "more of them would not help");
+        assert_eq!(
+            enough.map(|enough| most_connections(enough, DESCRIPTORS)),
+            Some(MAX_CONNECTIONS),
+            "{told}"
+        );
+        assert!(!full(1 << 20, DESCRIPTORS).contains("descriptors"), "more of them would not help");
     }
 
     #[tokio::test]

@@ -19,6 +19,8 @@ use super::certificate::Certificate;
 
 /// The first byte of TLS: the type of a record that holds a handshake.
 const HANDSHAKE: u8 = 22;
+/// HTTP/2 as TLS names it.
+const HTTP2: &[u8] = b"h2";
 /// What is said to who speaks HTTP without TLS.
 const REFUSAL: &str = "this port speaks HTTPS; expected https:// in the URL\n";
 /// How long the one who is refused may go on.
@@ -50,7 +52,7 @@ impl Tls {
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let versions = builder.with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
         let mut config = versions.with_no_client_auth().with_cert_resolver(shown.clone());
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
         Ok(Self { config: Arc::new(config), shown })
     }
 
@@ -76,6 +78,11 @@ impl Tls {
             }
         }
     }
+}
+
+/// Whether both ends agreed on it.
+pub(super) fn is_http2<S>(stream: &TlsStream<S>) -> bool {
+    stream.get_ref().1.alpn_protocol() == Some(HTTP2)
 }
 
 impl fmt::Debug for Tls {

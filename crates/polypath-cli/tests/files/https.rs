@@ -133,3 +133,67 @@ fn a_service_reads_its_certificate_again() {
     let (code, log) = site.stop();
     assert!(code == Some(0) && log.contains(" 206 "), "{log}");
 }
+
+/// What curl has to say of an answer, with the version of HTTP at its end; none if there is no curl that speaks HTTP/2.
+fn curl(site: &Site, path: &str, options: &[&str]) -> Option<String> {
+    let version = Command::new("curl").arg("--version").output();
+    let has_http2 = version.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("HTTP2"));
+    if !has_http2 {
+        eprintln!("SKIPPED: this needs a curl that speaks HTTP/2");
+        return None;
+    }
+    let mut curl = Command::new("curl");
+    curl.args(["-sSk", "--http2", "--max-time", "60", "-w", "\n%{http_version}"]).args(options);
+    let output = curl.arg(format!("https://127.0.0.1:{}{path}", site.port)).output().expect("curl runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8_lossy(&output.stdout).replace('\r', ""))
+}
+
+#[test]
+fn http2_has_the_answers_of_http1() {
+    let (site, _folder, certificate) = site(&["--writable"]);
+    let Some(head) = curl(&site, "/big.bin", &["-I"]) else { return };
+    assert!(head.starts_with("HTTP/2 200") && head.contains("\ncontent-length: 3000000\n"), "{head}");
+    let etag = format!("If-None-Match: {}", Site::field(&head, "etag"));
+    for (path, options, expected) in [
+        ("/sub/deep/a%20b%25.txt", &[][..], "deep\n2"),
+        ("/sub/deep/a%20b%25.txt", &["-r", "1-2"], "ee\n2"),
+        ("/sub/deep/a%20b%25.txt", &["-r", "9-", "-o", "/dev/null", "-w", "%{http_code}"], "416"),
+        ("/big.bin", &["-H", &etag, "-w", "%{http_code}"], "304"),
+        ("/nothing", &[], "there is no such file\n\n2"),
+        ("/empty", &[], "\n2"),
+        ("/sub", &["-o", "/dev/null", "-w", "%{http_code} %{redirect_url}"], "301 https://127.0.0.1:"),
+        ("/sub/", &["--http1.1"], "<p>index</p>\n1.1"),
+    ] {
+        let answer = curl(&site, path, options).expect("curl");
+        assert!(answer.starts_with(expected), "{path} {options:?}: {answer}");
+    }
+    let (from, stored) =
+        (site.site("big.bin").display().to_string(), site.out("stored").display().to_string());
+    let put = |fields: &[&str]| {
+        curl(
+            &site,
+            "/stored",
+            &[&["-T", from.as_str(), "-w", "%{http_code} %{http_version}"], fields].concat(),
+        )
+    };
+    assert!(put(&["-H", "Host: evil.example"]).is_some_and(|said| said.ends_with("421 2")));
+    assert!(put(&["-H", "Origin: https://evil.example"]).is_some_and(|said| said.ends_with("403 2")));
+    assert!(put(&[]).is_some_and(|said| said.ends_with("201 2")));
+    same(&site.site("big.bin"), &site.site("stored"));
+    site.succeeds(&[
+        "get",
+        "-q",
+        "--http2",
+        "--cacert",
+        &certificate,
+        "-o",
+        &stored,
+        &url(&site, "127.0.0.1"),
+    ]);
+    same(&site.site("big.bin"), &site.out("stored"));
+    let (code, log) = site.stop();
+    assert!(code == Some(0) && log.contains("\"PUT /stored HTTP/2.0\" 201 "), "{log}");
+    let of_get = |line: &&str| line.contains("\"GET /big.bin HTTP/2.0\" 206 ");
+    assert!(log.lines().any(|line| of_get(&line)), "{log}");
+}
