@@ -286,7 +286,7 @@ impl Copier<'_> {
             download.run_until(target, signal.wait(), |progress| shown.show(progress)).await
         });
         let received = received.await;
-        let bytes = shown.bytes();
+        let (bytes, file) = (shown.bytes(), file.with_history(shown.history()));
         drop(shown);
         let received = received.map_err(|error| match error {
             DownloadError::Directory(url) => {

@@ -89,6 +89,7 @@ fn get(given: &Arguments, policies: &Policies, report: &TransferReport) -> Resul
     if arguments.output.is_some() && urls.len() > 1 {
         return Err(Failure::input("--output is one file; expected one URL with it"));
     }
+    arguments.output.as_deref().map_or(Ok(()), |output| arguments.report.refuse_output(output))?;
     let token = arguments.credentials.token()?;
     if arguments.ranges.are_wanted(&urls)? {
         given.engine.refuse_choices("downloads in ranges")?;
@@ -197,7 +198,7 @@ async fn download(
         download.run_until(target, signal.wait(), |progress| shown.show(progress)).await
     });
     let received = received.await;
-    let bytes = shown.bytes();
+    let (bytes, file) = (shown.bytes(), file.with_history(shown.history()));
     drop(shown);
     let received = received.map_err(|error| download_failure(error, interruption));
     report.note(file, bytes, received.as_ref().map(|received| received.compared));

@@ -87,6 +87,8 @@ mod ranges_many;
 #[cfg(feature = "full")]
 mod ranges_shown;
 #[cfg(feature = "full")]
+mod rates;
+#[cfg(feature = "full")]
 mod readiness;
 #[cfg(feature = "full")]
 mod request_log;
@@ -113,6 +115,10 @@ mod stream;
 mod top;
 #[cfg(feature = "full")]
 mod transfer;
+#[cfg(feature = "full")]
+mod transfer_outcome;
+#[cfg(feature = "full")]
+mod transfer_page;
 #[cfg(feature = "full")]
 mod transfer_report;
 #[cfg(feature = "full")]

@@ -241,13 +241,14 @@ async fn fetch(
         Incomplete { place, is_in_ranges: true, resume: *resume }.tell();
     }
     let (ways, coming) = Ways::to(url, offer).await;
-    let mut shown = Shown::new(&name, job.is_quiet || is_stream, job.is_quiet, ways);
+    let mut shown = Shown::new(&name, job.is_quiet || is_stream, job.is_quiet, ways, report);
     let fetched = interruption.hold(async |signal| {
         let progress = |progress| shown.show(progress);
         download::download(url.clone(), options, coming, target, signal.wait(), progress).await
     });
     let fetched = fetched.await;
     let (bytes, shares) = (shown.bytes(), shown.shares());
+    let file = file.with_history(shown.take_history());
     drop(shown);
     let fetched = fetched.map_err(|error| failure(&name, error, interruption));
     report.note(file, bytes, fetched.as_ref().map(|done| sha256(&done.compared)));

@@ -72,7 +72,7 @@ impl Many {
         for files in groups {
             let (ways, coming) = Ways::to(&files[0].url, offer).await;
             let name = format!("{count} files");
-            let mut shown = Shown::new(&name, is_quiet, is_quiet, ways);
+            let mut shown = Shown::new(&name, is_quiet, is_quiet, ways, report);
             shown.show(Progress::Begun { present_bytes: outcome.bytes, total_bytes: None });
             let told = files.clone();
             let outcome = &mut outcome;
@@ -119,7 +119,7 @@ impl Many {
 
 impl Outcome {
     fn note(&mut self, file: &Wanted, ended: FileEnded, report: &TransferReport) {
-        let FileEnded { number, bytes, took, result } = ended;
+        let FileEnded { number, bytes, took, history, result } = ended;
         self.bytes += bytes;
         let name = file.place.file_name().map_or(file.place.as_path(), Path::new).display();
         let result = result.map_err(|error| match error {
@@ -135,7 +135,7 @@ impl Outcome {
             }
         });
         self.done += usize::from(result.is_ok());
-        let transfer = Transfer::download(&file.url, &file.place).that_took(took);
+        let transfer = Transfer::download(&file.url, &file.place).that_took(took).with_history(history);
         report.note(transfer, bytes, result.as_ref().map(|compared| sha256(compared)));
     }
 }

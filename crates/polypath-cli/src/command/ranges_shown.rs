@@ -4,14 +4,16 @@ use std::time::Instant;
 
 use indicatif::ProgressBar;
 use polypath_fetch::download::Progress;
+use polypath_fetch::playback::History;
 
 use super::range_ways::Ways;
 use super::shares::Shares;
 use super::transfer::bar;
+use super::transfer_report::TransferReport;
 use super::watch::Telling;
 
 /// A download while it lasts.
-pub(super) struct Shown {
+pub(super) struct Shown<'a> {
     name: String,
     is_bar_hidden: bool,
     telling: Telling,
@@ -21,6 +23,8 @@ pub(super) struct Shown {
     /// The path over which all comes, and why.
     one_path: Option<(usize, &'static str)>,
     begun: Instant,
+    report: &'a TransferReport,
+    history: Option<Box<History>>,
 }
 
 /// A path of it.
@@ -35,8 +39,14 @@ struct PathSeen {
     cause: Option<String>,
 }
 
-impl Shown {
-    pub(super) fn new(name: &str, is_bar_hidden: bool, is_quiet: bool, ways: Ways) -> Self {
+impl<'a> Shown<'a> {
+    pub(super) fn new(
+        name: &str,
+        is_bar_hidden: bool,
+        is_quiet: bool,
+        ways: Ways,
+        report: &'a TransferReport,
+    ) -> Self {
         let telling = if is_quiet { Telling::Silent } else { Telling::OverBar };
         Self {
             name: name.into(),
@@ -47,6 +57,8 @@ impl Shown {
             paths: Vec::new(),
             one_path: None,
             begun: Instant::now(),
+            report,
+            history: None,
         }
     }
 
@@ -60,6 +72,11 @@ impl Shown {
     /// Bytes that came so far.
     pub(super) fn bytes(&self) -> u64 {
         self.paths.iter().map(|path| path.bytes).sum()
+    }
+
+    /// When which bytes came, once it is over.
+    pub(super) fn take_history(&mut self) -> Option<Box<History>> {
+        self.history.take()
     }
 
     fn path(&mut self, number: usize) -> &mut PathSeen {
@@ -79,6 +96,7 @@ impl Shown {
             }
             Progress::Bytes { path, bytes } => {
                 self.path(path).bytes += bytes;
+                self.report.note_bytes(&self.ways.name(path), bytes);
                 if let Some(bar) = &self.bar {
                     bar.inc(bytes);
                 }
@@ -94,6 +112,7 @@ impl Shown {
             }
             Progress::Lost { path, cause } => self.lose(path, cause),
             Progress::OnePath { path, cause } => self.one_path = Some((path, cause)),
+            Progress::Over(history) => self.history = Some(history),
             Progress::Notice(notice) => self.telling.tell(&notice),
         }
     }
@@ -148,7 +167,7 @@ impl Shown {
     }
 }
 
-impl Drop for Shown {
+impl Drop for Shown<'_> {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

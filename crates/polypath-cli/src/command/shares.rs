@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::harmless;
 use super::interfaces::{self, Asked};
+use super::rates::Rates;
 use super::watch::{Seen, Telling, Watch};
 use super::words::{amount, and};
 
@@ -97,6 +98,20 @@ impl Begun {
     /// With the place at which the peer is reached, as `HOST:PORT`.
     pub(super) fn reaching(self, place: Option<String>) -> Self {
         Self { place, ..self }
+    }
+
+    /// How fast bytes went since, by interface; none of who was not watched.
+    pub(super) fn rates(&self, engine: &Engine) -> Option<Rates> {
+        let now = look();
+        let tally = engine.tally();
+        let name = |own: &str| {
+            let path = tally.paths.iter().find(|path| path.own.to_string() == own);
+            let known = path.and_then(|path| path.name.clone());
+            let addr = own.parse::<IpAddr>().ok();
+            let found = || addr.and_then(|addr| now.name_of(addr).or_else(|| self.interfaces.name_of(addr)));
+            known.or_else(|| found().map(str::to_string)).unwrap_or_else(|| own.into())
+        };
+        Some(self.watch.as_ref()?.rates(&tally).renamed(name))
     }
 
     /// What has gone since; none if nothing has, or nothing left this machine.
@@ -211,6 +226,19 @@ impl Shares {
 }
 
 impl Shares {
+    /// Each with its bytes, the most first.
+    pub(super) fn interfaces(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.interfaces.iter().map(|share| (share.interface.as_str(), share.bytes))
+    }
+
+    pub(super) const fn times_the_faster_alone(&self) -> Option<f64> {
+        self.times_the_faster_alone
+    }
+
+    pub(super) fn one_path_only(&self) -> Option<&str> {
+        self.one_path_only.as_deref()
+    }
+
     /// Of bytes that no engine carried, by interface. `is_whole` says that all interfaces were in use for all of the time.
     pub(super) fn of_interfaces(
         bytes: &[(String, u64)],

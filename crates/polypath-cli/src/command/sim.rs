@@ -217,6 +217,8 @@ pub(super) fn report(result: &RunResult, lines: &[String]) -> Report {
     Report {
         title: result.name.clone(),
         pictures: Vec::new(),
+        bars: Vec::new(),
+        terms: Vec::new(),
         summary: lines.iter().skip(1).map(|line| line.trim()).collect::<Vec<_>>().join(" "),
         headlines: vec![
             (format!("{:.1} MB", received as f64 / 1e6), "received by applications".into()),

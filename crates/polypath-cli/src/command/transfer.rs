@@ -11,6 +11,8 @@ use clap::Args;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, WeakProgressBar};
+use polypath_fetch::playback::History;
+use polypath_fetch::schedule::Ranges;
 use polypath_stack::Engine;
 use polypath_system::console;
 use tokio::signal::unix::{SignalKind, signal};
@@ -160,11 +162,23 @@ pub(super) struct Shown {
     is_quiet: bool,
     bar: Option<ProgressBar>,
     bytes: u64,
+    begun: Instant,
+    history: History,
+    /// Bytes that are there, from the first on.
+    there_bytes: u64,
 }
 
 impl Shown {
     pub(super) fn new(name: &str, is_quiet: bool) -> Self {
-        Self { name: name.into(), is_quiet, bar: None, bytes: 0 }
+        Self {
+            name: name.into(),
+            is_quiet,
+            bar: None,
+            bytes: 0,
+            begun: Instant::now(),
+            history: History::new(polypath_units::Instant::ZERO),
+            there_bytes: 0,
+        }
     }
 
     /// Bytes that came so far.
@@ -172,9 +186,26 @@ impl Shown {
         self.bytes
     }
 
+    /// When which bytes came; none if nothing did.
+    pub(super) fn history(&self) -> Option<Box<History>> {
+        self.history.end().map(|_| Box::new(self.history.clone()))
+    }
+
     pub(super) fn show(&mut self, progress: Progress) {
-        if let Progress::Bytes(bytes) = progress {
-            self.bytes += bytes;
+        match progress {
+            Progress::Bytes(bytes) => {
+                self.bytes += bytes;
+                let end = self.there_bytes + bytes;
+                let now = polypath_units::Instant::ZERO + self.begun.elapsed().into();
+                self.history.note(now, self.there_bytes..end);
+                self.there_bytes = end;
+            }
+            Progress::Begun { present, .. } => {
+                let mut there = Ranges::new();
+                there.insert(0..present);
+                self.history = History::resumed(polypath_units::Instant::ZERO, there);
+                self.there_bytes = present;
+            }
         }
         match (progress, &self.bar) {
             (Progress::Begun { present, total }, _) => {

@@ -1,14 +1,16 @@
-//! `--json` of `polypath get` and `polypath cp`: what became of each file, in one object at the end.
+//! `--json` and `--report` of `polypath get` and `polypath cp`: what became of each file, in one object at the end.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use polypath_fetch::playback::History;
 use polypath_stack::Engine;
-use serde::Serialize;
 
 use super::shares::{Begun, Shares};
+use super::transfer_outcome::{FileOutcome, Outcome, PlaybackOutcome};
+use super::transfer_page;
 use super::{Failure, check_writable, complain, harmless_json, print_json, write_file};
 use crate::web::Digest;
 
@@ -21,40 +23,14 @@ pub(super) struct ReportArguments {
     /// Write that object to FILE
     #[arg(long, value_name = "FILE")]
     json_file: Option<PathBuf>,
+    /// Write a page to FILE: rates, what came in order, and how soon somebody could have used it; also when something fails
+    #[arg(long = "report", value_name = "FILE")]
+    page: Option<PathBuf>,
 }
 
 /// What has happened so far. It outlives the work, which a signal may end anywhere.
 #[derive(Debug, Default)]
-pub(super) struct TransferReport(RefCell<Report>);
-
-#[derive(Debug, Default, Serialize)]
-struct Report {
-    /// Tun, udp, kernel, tcp, or ranges; none if none was started.
-    engine: Option<&'static str>,
-    files: Vec<FileReport>,
-    /// None if nothing left this machine.
-    shares: Option<Shares>,
-    /// Why connections were plain TCP.
-    fallback: Option<String>,
-    /// Why the command failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct FileReport {
-    from: String,
-    to: String,
-    /// That went over the network this time.
-    bytes: u64,
-    seconds: f64,
-    /// Both ends have the same sum.
-    sha256_verified: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sha256: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-}
+pub(super) struct TransferReport(RefCell<Outcome>);
 
 impl ReportArguments {
     /// Does a transfer and says what became of it, whatever that is. `has_output` says that standard output gets a file.
@@ -68,9 +44,10 @@ impl ReportArguments {
                 "--json: standard output gets the file already; expected --json-file FILE, or another --output",
             ));
         }
-        if let Some(file) = &self.json_file {
-            check_writable(file)?;
+        if self.page.is_some() && self.page == self.json_file {
+            return Err(Failure::input("--report and --json-file name one file; expected two"));
         }
+        [&self.json_file, &self.page].into_iter().flatten().try_for_each(|file| check_writable(file))?;
         let report = TransferReport::default();
         let outcome = work(&report);
         // With --dry-run there is nothing to tell.
@@ -90,7 +67,21 @@ impl ReportArguments {
         }
     }
 
-    fn write(&self, report: &Report) -> Result<(), Failure> {
+    /// No report goes where the file does.
+    pub(super) fn refuse_output(&self, output: &Path) -> Result<(), Failure> {
+        let files = [("--json-file", &self.json_file), ("--report", &self.page)];
+        match files.into_iter().find(|(_, file)| file.as_deref() == Some(output)) {
+            Some((option, _)) => {
+                Err(Failure::Input(format!("{option} and --output name one file; expected two")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn write(&self, report: &Outcome) -> Result<(), Failure> {
+        if let Some(file) = &self.page {
+            write_file(file, transfer_page::page(report))?;
+        }
         if let Some(file) = &self.json_file {
             let text = serde_json::to_string_pretty(report).map_err(Failure::run)?;
             write_file(file, harmless_json(&text) + "\n")?;
@@ -112,11 +103,12 @@ pub(super) struct Transfer {
     from: String,
     to: String,
     started: Instant,
+    history: Option<Box<History>>,
 }
 
 impl Transfer {
     pub(super) fn download(url: &url::Url, place: &Path) -> Self {
-        Self { from: shown(url), to: place.display().to_string(), started: Instant::now() }
+        Self { from: shown(url), to: place.display().to_string(), started: Instant::now(), history: None }
     }
 
     /// One that began so long ago.
@@ -124,8 +116,13 @@ impl Transfer {
         Self { started: self.started.checked_sub(took).unwrap_or(self.started), ..self }
     }
 
+    /// With when which bytes came.
+    pub(super) fn with_history(self, history: Option<Box<History>>) -> Self {
+        Self { history, ..self }
+    }
+
     pub(super) fn upload(place: &Path, url: &url::Url) -> Self {
-        Self { from: place.display().to_string(), to: shown(url), started: Instant::now() }
+        Self { from: place.display().to_string(), to: shown(url), started: Instant::now(), history: None }
     }
 }
 
@@ -149,15 +146,26 @@ impl TransferReport {
             Ok(digest) => (digest, None),
             Err(failure) => (None, Some(in_words(failure))),
         };
-        self.0.borrow_mut().files.push(FileReport {
+        let mut outcome = self.0.borrow_mut();
+        let playback = file.history.as_ref().and_then(|history| history.playback(None));
+        let is_drawn = outcome.files.len() < transfer_page::MOST_DRAWN;
+        outcome.files.push(FileOutcome {
             from: file.from,
             to: file.to,
             bytes,
             seconds: file.started.elapsed().as_secs_f64(),
             sha256_verified: digest.is_some(),
             sha256: digest.map(Digest::to_hex),
+            playback: playback.map(PlaybackOutcome::from),
             error,
+            started: file.started,
+            history: file.history.filter(|history| is_drawn && history.end().is_some()),
         });
+    }
+
+    /// Takes note of bytes that came over an interface now, and that no engine carried.
+    pub(super) fn note_bytes(&self, interface: &str, bytes: u64) {
+        self.0.borrow_mut().rates.note(interface, bytes);
     }
 
     /// Takes note of what went over each interface, of bytes that no engine carried.
@@ -170,6 +178,9 @@ impl TransferReport {
         let mut report = self.0.borrow_mut();
         report.shares = begun.shares(engine);
         report.fallback = begun.fallback(engine);
+        if let Some(rates) = begun.rates(engine) {
+            report.rates = rates;
+        }
     }
 }
 
@@ -181,7 +192,7 @@ mod tests {
     fn written(work: impl FnOnce(&TransferReport) -> Result<(), Failure>) -> (Option<u8>, serde_json::Value) {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("report.json");
-        let arguments = ReportArguments { json: false, json_file: Some(file.clone()) };
+        let arguments = ReportArguments { json: false, json_file: Some(file.clone()), page: None };
         let code = match arguments.report(true, work) {
             Ok(()) => Some(0),
             Err(Failure::Exit(code)) => Some(code),
@@ -209,8 +220,40 @@ mod tests {
     }
 
     #[test]
+    fn a_page_tells_of_an_end_by_a_signal_and_of_what_came_until_then() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("report.html");
+        let arguments = ReportArguments { json: false, json_file: None, page: Some(file.clone()) };
+        let ended = arguments.report(false, |report| {
+            report.note_engine("ranges");
+            report.note_bytes("wifi <5 GHz>", 1500);
+            let at = |millis| polypath_units::Instant::ZERO + polypath_units::Duration::from_millis(millis);
+            let mut history = History::new(at(0));
+            history.note(at(1000), 1000..2000);
+            history.note(at(2000), 0..500);
+            let url = url::Url::parse("http://me:secret@192.0.2.1/a").expect("a URL");
+            let transfer = Transfer::download(&url, Path::new("a")).that_took(Duration::from_secs(2));
+            report.note(transfer.with_history(Some(Box::new(history))), 1500, Err(&Failure::Exit(130)));
+            Err(Failure::Exit(130))
+        });
+        assert!(matches!(ended, Err(Failure::Exit(130))));
+        let page = std::fs::read_to_string(file).expect("a page");
+        // At 750 bytes a second: the first byte after two seconds; 1500 bytes are played then, and 1000 wait.
+        for part in [
+            "It was interrupted",
+            "<td>2.00</td>",
+            "<td>2.5 kB</td>",
+            "<td>1.0 kB</td>",
+            "wifi &lt;5 GHz&gt;",
+        ] {
+            assert!(page.contains(part), "{part} is not in {page}");
+        }
+        assert!(!page.contains("secret"), "{page}");
+    }
+
+    #[test]
     fn standard_output_has_room_for_one_thing() {
-        let arguments = ReportArguments { json: true, json_file: None };
+        let arguments = ReportArguments { json: true, json_file: None, page: None };
         let refused = arguments.report(true, |_| panic!("it does not begin"));
         assert!(matches!(refused, Err(Failure::Input(message)) if message.contains("--json-file")));
     }

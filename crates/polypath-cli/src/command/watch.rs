@@ -8,13 +8,14 @@ use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use polypath_stack::{Engine, Stack};
+use polypath_stack::{Engine, Stack, Tally};
 use polypath_system::console;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use super::interfaces::Asked;
+use super::rates::Rates;
 use super::{complain, harmless};
 
 pub(super) use self::seen::Seen;
@@ -29,6 +30,7 @@ const LOOKS_PER_LINK_LOOK: u32 = 4;
 #[derive(Debug)]
 pub(super) struct Watch {
     seen: Arc<Mutex<Seen>>,
+    rates: Arc<Mutex<Rates>>,
     task: JoinHandle<()>,
 }
 
@@ -59,14 +61,24 @@ impl Watch {
     /// Watches an engine from now on, and tells when a path is lost, when it is back, and when its budget is used up.
     pub(super) fn start(engine: &Engine, telling: Telling, asked: Asked) -> Self {
         let seen = Arc::new(Mutex::new(Seen::default()));
-        let (shared, engine) = (seen.clone(), engine.clone());
-        let task = tokio::spawn(async move { follow(&engine, &shared, telling, &asked).await });
-        Self { seen, task }
+        let mut rates = Rates::new();
+        count(&mut rates, &engine.tally());
+        let rates = Arc::new(Mutex::new(rates));
+        let (shared, counted, engine) = (seen.clone(), rates.clone(), engine.clone());
+        let task = tokio::spawn(async move { follow(&engine, &shared, &counted, telling, &asked).await });
+        Self { seen, rates, task }
     }
 
     /// What was seen so far.
     pub(super) fn seen(&self) -> Seen {
         lock(&self.seen).clone()
+    }
+
+    /// How fast bytes went so far, with what there is now, by this end's addresses.
+    pub(super) fn rates(&self, tally: &Tally) -> Rates {
+        let mut rates = lock(&self.rates);
+        count(&mut rates, tally);
+        rates.clone()
     }
 }
 
@@ -76,11 +88,18 @@ impl Drop for Watch {
     }
 }
 
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
+/// What goes to this machine itself goes over no interface.
+fn count(rates: &mut Rates, tally: &Tally) {
+    let paths = tally.paths.iter().filter(|path| !path.own.is_loopback());
+    let totals: Vec<(String, u64)> = paths.map(|path| (path.own.to_string(), path.bytes)).collect();
+    rates.count(totals.iter().map(|(own, bytes)| (own.as_str(), *bytes)));
 }
 
-async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling, asked: &Asked) {
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn follow(engine: &Engine, seen: &Mutex<Seen>, rates: &Mutex<Rates>, telling: Telling, asked: &Asked) {
     let stack = match engine {
         Engine::Stack(stack) => Some(stack),
         _ => None,
@@ -113,7 +132,9 @@ async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling, asked: &A
                 // No subflow ends with the last of the others, so that no event tells of it.
                 let there = stack.filter(|_| !outlives_interfaces).map(|stack| seen.there(stack));
                 let running = running.or(there);
-                seen.handle_tally(&engine.tally());
+                let tally = engine.tally();
+                count(&mut lock(rates), &tally);
+                seen.handle_tally(&tally);
                 let back = running.map_or(Vec::new(), |running| seen.handle_links(&running));
                 back.iter().for_each(|line| telling.tell(line));
                 let Some(stack) = stack else { continue };

@@ -97,6 +97,8 @@ pub(crate) fn report(shown: &Shown<'_>, parameters: Vec<(String, String)>) -> Re
         pictures: charts::pictures(shown),
         headlines: headlines(shown, intact),
         tables: vec![table(shown)],
+        bars: Vec::new(),
+        terms: Vec::new(),
         charts: charts::details(shown),
         marks: marks(shown),
         parameters: all,

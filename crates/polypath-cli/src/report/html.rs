@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{
-    Chart, Mark, PALETTE, PALETTE_DARK, PEER, PEER_DARK, Report, Series, TOTAL, TOTAL_DARK, Table, chart,
+    Bar, Chart, Mark, PALETTE, PALETTE_DARK, PEER, PEER_DARK, Report, Series, TOTAL, TOTAL_DARK, Table, chart,
 };
 
 const STYLE: &str = "
@@ -37,6 +37,8 @@ figure svg.narrow { display: none; }
 tr.part td { color: var(--dim); font-size: 13px; padding-top: 14px; }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 13px; color: var(--dim); margin: 0 0 4px; }
 .legend i { display: inline-block; width: 18px; height: 4px; border-radius: 2px; vertical-align: middle; margin-right: 7px; }
+.bar { display: flex; gap: 2px; height: 26px; margin: 10px 0 4px; border-radius: 6px; overflow: hidden; }
+.bar i { min-width: 2px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 22px; margin: 0; font-size: 14px; }
 dt { color: var(--dim); } dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
 @media (max-width: 640px) {
@@ -96,8 +98,18 @@ fn write_page(page: &mut String, report: &Report) -> std::fmt::Result {
     for table in &report.tables {
         write_table(page, table)?;
     }
+    for bar in &report.bars {
+        write_bar(page, bar)?;
+    }
     for one in &report.charts {
         write_chart(page, one, &report.marks, end_s)?;
+    }
+    if !report.terms.is_empty() {
+        page.push_str("<section><h2>What the words mean</h2><dl>");
+        for (term, meaning) in &report.terms {
+            write!(page, "<dt>{}</dt><dd>{}</dd>", escape(term), escape(meaning))?;
+        }
+        page.push_str("</dl></section>\n");
     }
     if !report.parameters.is_empty() {
         page.push_str("<section><h2>Run</h2><dl>");
@@ -126,6 +138,23 @@ fn write_chart(page: &mut String, one: &Chart, marks: &[Mark], end_s: f64) -> st
     }
     page.push_str("</figure>");
     write_note(page, &one.note)?;
+    page.push_str("</section>\n");
+    Ok(())
+}
+
+fn write_bar(page: &mut String, bar: &Bar) -> std::fmt::Result {
+    write!(page, "<section><h2>{}</h2><div class=\"legend\">", escape(&bar.title))?;
+    for part in &bar.parts {
+        let (colour, name) = (variable(part.colour), escape(&part.name));
+        write!(page, "<span><i style=\"background:var({colour})\"></i>{name}</span>")?;
+    }
+    page.push_str("</div><div class=\"bar\">");
+    for part in &bar.parts {
+        let colour = variable(part.colour);
+        write!(page, "<i style=\"flex-grow:{:.4};background:var({colour})\"></i>", part.share)?;
+    }
+    page.push_str("</div>");
+    write_note(page, &bar.note)?;
     page.push_str("</section>\n");
     Ok(())
 }

@@ -22,12 +22,18 @@ pub(crate) struct Report {
     pub(crate) headlines: Vec<(String, String)>,
     /// Tables.
     pub(crate) tables: Vec<Table>,
+    /// Parts of a whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) bars: Vec<Bar>,
     /// Charts, which share their time axis and the colours of their series.
     pub(crate) charts: Vec<Chart>,
     /// Stretches of time in which something was different, in all charts.
     pub(crate) marks: Vec<Mark>,
     /// Settings of the run, name and value.
     pub(crate) parameters: Vec<(String, String)>,
+    /// What the words on the page mean.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) terms: Vec<(String, String)>,
 }
 
 impl Report {
@@ -101,6 +107,28 @@ pub(crate) struct Mark {
     pub(crate) to_s: f64,
     /// What was different.
     pub(crate) label: String,
+}
+
+/// A whole, as a bar of its parts.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Bar {
+    /// What is shown.
+    pub(crate) title: String,
+    /// From left to right.
+    pub(crate) parts: Vec<BarPart>,
+    /// Below it.
+    pub(crate) note: String,
+}
+
+/// A part of a bar.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct BarPart {
+    /// Name, as in the legend.
+    pub(crate) name: String,
+    /// Which colour, as that of a line.
+    pub(crate) colour: usize,
+    /// Of one.
+    pub(crate) share: f64,
 }
 
 /// A table. The first column is text, the others are numbers. A row with one cell is the heading of those below it.

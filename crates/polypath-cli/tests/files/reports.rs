@@ -1,7 +1,7 @@
-//! `--json` of `polypath get` and `cp`.
+//! `--json` and `--report` of `polypath get` and `cp`.
 
 use std::fs;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
@@ -59,6 +59,54 @@ fn a_file_on_standard_output_has_its_report_elsewhere() {
     let text = fs::read_to_string(site.out("report.json")).expect("a report");
     let told: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!((&told["files"][0]["to"], &told["files"][0]["bytes"]), (&"-".into(), &12.into()));
+}
+
+#[test]
+fn a_page_has_each_file_and_needs_nothing_else() {
+    let site = Site::new(&["--quiet"]);
+    let (big, none) = (site.url("/big.bin"), site.url("/nosuch"));
+    for (words, wanted) in [
+        (&["--report", "/nonexistent/x"][..], "/nonexistent/x: can't be written"),
+        (&["--report", "x", "--json-file", "x"], "name one file"),
+        (&["--report", "x", "-o", "x"], "name one file"),
+    ] {
+        site.fails(&[&["get"], words, &[&big]].concat(), 2, wanted);
+    }
+    site.fails(&["get", &big, "--report"], 2, "--report");
+    let page = |name: &str| fs::read_to_string(site.out(name)).expect("a page");
+    let output = site.succeeds(&["get", "-q", "--json", "--report", "one.html", "-o", "<b>.bin", &big]);
+    let one = page("one.html");
+    for part in ["&lt;b&gt;.bin</td><td>3000000</td>", "whole, compared", "Startup latency", "head-of-line"] {
+        assert!(one.contains(part), "{part}");
+    }
+    assert!(one.starts_with("<!doctype html>") && !one.contains("<b>.bin"));
+    for foreign in ["<script", "src=", "href=", "@import", "url("] {
+        assert!(!one.contains(foreign), "{foreign}");
+    }
+    for element in ["section", "svg", "table", "tr", "td", "dl", "dd", "div", "figure", "text"] {
+        let (begins, ends) = (format!("<{element}"), format!("</{element}>"));
+        let begun =
+            one.match_indices(&begins).filter(|(at, _)| one[at + begins.len()..].starts_with([' ', '>']));
+        assert_eq!(begun.count(), one.matches(&ends).count(), "{element}");
+    }
+    let playback = &report(&output)["files"][0]["playback"];
+    assert!(playback["sustainable_bps"].as_f64().is_some_and(|rate| rate > 0.0), "{playback}");
+    assert!(playback["startup_latency_seconds"].is_f64() && playback["required_buffer_bytes"].is_u64());
+    // Over one connection they come in order.
+    assert_eq!(playback["most_blocked_bytes"], 0);
+    // In ranges, and what failed.
+    let mut ranges = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    ranges.args(["get", "-q", "--ranges", "--report", "two.html", &as_http(&big), &as_http(&none)]);
+    let output = ranges.current_dir(site.out("")).output().expect("the command runs");
+    assert_eq!(output.status.code(), Some(1));
+    let two = page("two.html");
+    for part in
+        ["files are whole, in ranges", "big.bin</td>", "<td>failed</td>", "404", "What was there of big.bin"]
+    {
+        assert!(two.contains(part), "{part}");
+    }
+    site.succeeds(&["cp", "-q", "--report", "copy.html", &big, "copy.bin"]);
+    assert!(page("copy.html").contains("copy.bin</td><td>3000000</td>"));
 }
 
 #[test]

@@ -99,6 +99,8 @@ pub enum Progress {
     },
     /// Something that a person may want to know.
     Notice(String),
+    /// It is over, whatever became of it: when which bytes came. The last that is told.
+    Over(Box<History>),
 }
 
 /// What became of a download.

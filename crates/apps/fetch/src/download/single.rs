@@ -31,7 +31,10 @@ pub async fn download(
     loop {
         let failed = match transfer.run(&mut ways, stop.as_mut(), &mut progress).await {
             Ok(Ended::Complete) => match transfer.compare().await {
-                Ok(()) => return transfer.finish(),
+                Ok(()) => {
+                    progress(Progress::Over(Box::new(transfer.history().clone())));
+                    return transfer.finish();
+                }
                 Err(error) => error,
             },
             Ok(Ended::Redirected(url)) if redirects < MAX_REDIRECTS => {

@@ -22,6 +22,7 @@ use super::{Dial, Dialing, Done, DownloadError, Options, Progress, Target, Wire,
 use crate::answer::{Digest, DigestAlgorithm};
 use crate::http1;
 use crate::net::{Dialer, Tls, TlsOptions};
+use crate::playback::History;
 
 /// A way through the loopback interface.
 struct Way(&'static str, Dialer);
@@ -98,6 +99,8 @@ struct Case {
     notices: Vec<String>,
     /// Why paths were lost.
     lost: Vec<String>,
+    /// Of each attempt, when what came.
+    over: Vec<History>,
 }
 
 impl Case {
@@ -108,6 +111,7 @@ impl Case {
             options,
             notices: Vec::new(),
             lost: Vec::new(),
+            over: Vec::new(),
         }
     }
 
@@ -122,11 +126,12 @@ impl Case {
     /// Fetches until so many bytes came as whoever waits for them wants.
     async fn fetch_until(&mut self, server: &Server, enough: &Came) -> Result<Done, DownloadError> {
         let target = Target::File { place: self.place(), resume: true };
-        let (notices, lost) = (&mut self.notices, &mut self.lost);
+        let (notices, lost, over) = (&mut self.notices, &mut self.lost, &mut self.over);
         let note = |progress| match progress {
             Progress::Notice(text) => notices.push(text),
             Progress::Lost { cause, .. } => lost.push(cause),
             Progress::Bytes { bytes, .. } => enough.note(bytes),
+            Progress::Over(history) => over.push(*history),
             _ => {}
         };
         download(server.url(), &self.options, ways(), target, enough.wait(), note).await
@@ -149,7 +154,7 @@ async fn a_file_comes_over_both_ways() {
     assert!(case.has(&file));
     assert_eq!(done.path_bytes.iter().sum::<u64>(), 6_000_000);
     assert!(done.path_bytes.iter().all(|bytes| *bytes > 0), "{:?}", done.path_bytes);
-    let playback = done.history.playback(None).expect("a playback");
+    let playback = case.over[0].playback(None).expect("a playback");
     assert!(playback.most_blocked_bytes < 6_000_000, "{playback:?}");
 }
 
@@ -434,6 +439,10 @@ async fn an_attempt_goes_on_where_another_ended_unless_the_file_is_another_one()
     let done = case.fetch(&server).await.expect("the rest");
     let rest: u64 = done.path_bytes.iter().sum();
     assert!(case.has(&file) && rest <= 2_000_000, "{rest}");
+    let ends = case.over.iter().map(|over| over.course().last().expect("bytes").total_bytes);
+    assert_eq!(ends.collect::<Vec<_>>(), [kept.bytes, 3_000_000]);
+    let present = case.over[1].course().next().expect("bytes").total_bytes;
+    assert!((1_000_000..=kept.bytes).contains(&present), "{present}");
 
     let mut case = Case::new();
     let stopped = case.fetch_until(&server, &came(1_000_000)).await;

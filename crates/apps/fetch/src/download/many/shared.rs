@@ -213,7 +213,7 @@ impl Shared {
     pub(super) fn unreached(&self, cause: &str) {
         for number in 0..self.files.len() {
             let result = Err(DownloadError::Unreachable(vec![cause.into()]));
-            self.tell_end(Ended { number, bytes: 0, took: std::time::Duration::ZERO, result });
+            self.tell_end(Ended { number, bytes: 0, took: std::time::Duration::ZERO, history: None, result });
         }
     }
 }

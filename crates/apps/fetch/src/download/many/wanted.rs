@@ -8,6 +8,7 @@ use url::Url;
 use crate::answer::Digest;
 use crate::download::error::DownloadError;
 use crate::download::options::Progress;
+use crate::playback::History;
 
 /// One of many files.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct Ended {
     pub bytes: u64,
     /// Since it was begun.
     pub took: Duration,
+    /// When which bytes came; none if nothing did.
+    pub history: Option<Box<History>>,
     /// The digests with which it was compared.
     pub result: Result<Vec<Digest>, DownloadError>,
 }
@@ -36,7 +39,7 @@ pub struct Ended {
 /// What happens while they are fetched.
 #[derive(Debug)]
 pub enum Event {
-    /// Something of one file or another; `Begun` is never told.
+    /// Something of one file or another; `Begun` and `Over` are never told.
     Progress(Progress),
     /// No more comes of a file.
     Ended(Ended),

@@ -19,6 +19,7 @@ use crate::download::part_file::{PartFile, place_whole};
 use crate::download::redirection::{self, MAX_REDIRECTS};
 use crate::download::single::download;
 use crate::net::Protocol;
+use crate::playback::History;
 use crate::schedule::Ranges;
 use crate::shown::without_user;
 
@@ -46,27 +47,44 @@ pub(super) async fn work(shared: Arc<Shared>) {
             }),
             None => small.await,
         };
-        let Fetched { bytes, result } = match ended {
+        let Fetched { bytes, history, result } = match ended {
             Ok(fetched) => fetched,
             // It has its own way to end early, and keeps what came.
             Err(Rest { came_bytes, resume }) => {
+                let earlier = begun.elapsed().into();
                 let fetched = fetch_any(&shared, file, resume).await;
-                Fetched { bytes: came_bytes + fetched.bytes, ..fetched }
+                let preceded = |history: Box<History>| match came_bytes {
+                    0 => history,
+                    _ => Box::new(history.preceded(earlier)),
+                };
+                let history = fetched.history.map(preceded);
+                Fetched { bytes: came_bytes + fetched.bytes, history, ..fetched }
             }
         };
-        shared.tell_end(Ended { number, bytes, took: begun.elapsed(), result });
+        // One answer brought it.
+        let history = history.or_else(|| (bytes > 0).then(|| Box::new(at_once(begun, bytes))));
+        shared.tell_end(Ended { number, bytes, took: begun.elapsed(), history, result });
     }
+}
+
+/// All of a small file comes when its answer has.
+fn at_once(begun: Instant, bytes: u64) -> History {
+    let mut history = History::new(polypath_units::Instant::ZERO);
+    history.note(polypath_units::Instant::ZERO + begun.elapsed().into(), 0..bytes);
+    history
 }
 
 /// How much came, and what of it.
 struct Fetched {
     bytes: u64,
+    /// Of what did not come at once.
+    history: Option<Box<History>>,
     result: Result<Vec<Digest>, DownloadError>,
 }
 
 impl From<Result<Vec<Digest>, DownloadError>> for Fetched {
     fn from(result: Result<Vec<Digest>, DownloadError>) -> Self {
-        Self { bytes: 0, result }
+        Self { bytes: 0, history: None, result }
     }
 }
 
@@ -225,7 +243,11 @@ async fn settle(
             let count: u64 = bytes.iter().map(|bytes| bytes.len() as u64).sum();
             shared.note_brought(chosen.at, took, count);
             match is_whole {
-                true => Asked::Ended(Fetched { bytes: count, result: keep(file, &answer, &bytes, options) }),
+                true => Asked::Ended(Fetched {
+                    bytes: count,
+                    history: None,
+                    result: keep(file, &answer, &bytes, options),
+                }),
                 false if count > 0 && begin(file, &answer, &bytes) => Asked::Begun(count),
                 false => Asked::NotSimple,
             }
@@ -305,9 +327,10 @@ fn begin(file: &Wanted, answer: &Answer, bytes: &[Bytes]) -> bool {
 /// As any download, over all ways.
 async fn fetch_any(shared: &Shared, file: &Wanted, resume: bool) -> Fetched {
     let target = Target::File { place: file.place.clone(), resume };
-    let mut count = 0;
+    let (mut count, mut history) = (0, None);
     let tell = |progress| match progress {
         Progress::Begun { .. } => {}
+        Progress::Over(over) => history = Some(over).filter(|over| over.end().is_some()),
         progress => {
             if let Progress::Bytes { bytes, .. } = progress {
                 count += bytes;
@@ -317,5 +340,5 @@ async fn fetch_any(shared: &Shared, file: &Wanted, resume: bool) -> Fetched {
     };
     let (options, ways) = (shared.options(), shared.all_ways());
     let done = Box::pin(download(file.url.clone(), options, ways, target, shared.stopped(), tell)).await;
-    Fetched { bytes: count, result: done.map(|done| done.compared) }
+    Fetched { bytes: count, history, result: done.map(|done| done.compared) }
 }

@@ -71,6 +71,8 @@ async fn small_files_come_by_one_request_each_on_connections_that_are_kept() {
     let outcome = fetch(&vec![server.url(); 200], 4, pending()).await;
     assert_eq!((outcome.ended.len(), outcome.errors().len()), (200, 0));
     assert_eq!(outcome.files(), vec![content(3000); 200]);
+    let came = |ended: &FileEnded| ended.history.as_ref()?.course().last();
+    assert!(outcome.ended.iter().all(|ended| came(ended).is_some_and(|end| end.in_order_bytes == 3000)));
     assert_eq!(outcome.way_bytes.iter().sum::<u64>(), 200 * 3000);
     assert_eq!(server.requests().len(), 200);
     assert!(server.connections() <= 4, "{}", server.connections());

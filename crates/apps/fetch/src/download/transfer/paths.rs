@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polypath_units::Instant;
 use tokio::sync::mpsc;
 use url::Url;
 
@@ -16,6 +17,7 @@ use crate::download::output::{Output, unwritten};
 use crate::download::path::{Command, keep};
 use crate::download::verdicts::Verdicts;
 use crate::download::way::Dial;
+use crate::playback::History;
 use crate::schedule::{Ranges, Request};
 
 /// A path whose answers can't be used so often in a row is left out.
@@ -197,6 +199,7 @@ impl Transfer<'_> {
     pub(super) fn forget(&mut self, pause: Duration) {
         let now = self.now();
         self.schedule.restart();
+        self.history = History::new(Instant::ZERO);
         (self.version, self.has_answer) = (None, false);
         if self.sources.is_first_lead() {
             // What it said is of the version before.

@@ -192,6 +192,7 @@ impl<'o> Transfer<'o> {
         }
         let sizing = options.sizing.clone().unwrap_or(best);
         let now = time::Instant::now();
+        let history = History::resumed(Instant::ZERO, left.ranges.clone());
         Ok(Self {
             options,
             original: url.clone(),
@@ -216,7 +217,7 @@ impl<'o> Transfer<'o> {
             right: Ranges::new(),
             speeds: Speeds::default(),
             last_progress: now,
-            history: History::new(Instant::ZERO),
+            history,
             is_saved: true,
             is_marked: false,
             rounds: 0,
@@ -295,6 +296,16 @@ impl<'o> Transfer<'o> {
             (self.is_saved, self.is_marked) = (true, true);
         }
         Ok(())
+    }
+
+    /// When which bytes came.
+    pub(in crate::download) const fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The same. What comes later is not in it.
+    pub(in crate::download) fn take_history(&mut self) -> History {
+        std::mem::replace(&mut self.history, History::new(Instant::ZERO))
     }
 
     /// Compares what is all there with what is known of it.

@@ -39,9 +39,16 @@ impl Transfer<'_> {
         progress: &mut impl FnMut(Progress),
     ) -> Result<Self, DownloadError> {
         match self.turn_elsewhere(error, progress) {
-            Ok(()) => Ok(self),
+            Ok(()) => {
+                if self.schedule.received().len_bytes() == 0 {
+                    // What came was of no use.
+                    self.take_history();
+                }
+                Ok(self)
+            }
             Err(error) => {
                 self.discard_empty();
+                progress(Progress::Over(Box::new(self.take_history())));
                 Err(error)
             }
         }
