@@ -66,6 +66,7 @@ struct Held {
 #[derive(Debug)]
 pub(crate) struct Places {
     most: usize,
+    most_of_client: usize,
     next: u64,
     held: HashMap<u64, Held>,
     of_client: HashMap<Client, usize>,
@@ -73,12 +74,20 @@ pub(crate) struct Places {
 
 impl Places {
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, next: 0, held: HashMap::new(), of_client: HashMap::new() }
+        Self { most, most_of_client: usize::MAX, next: 0, held: HashMap::new(), of_client: HashMap::new() }
+    }
+
+    /// The same, where no client has more than so many.
+    pub(crate) fn with_most_of_client(self, most: Option<usize>) -> Self {
+        Self { most_of_client: most.unwrap_or(usize::MAX), ..self }
     }
 
     /// A place for a connection; none if others have more right to theirs.
     pub(crate) fn take(&mut self, address: IpAddr) -> Option<(u64, Requests)> {
         let client = Client::of(address);
+        if self.of_client.get(&client).is_some_and(|count| *count >= self.most_of_client) {
+            return None;
+        }
         while self.is_full() {
             let victim = self.victim(client)?;
             if let Some(task) = self.release(victim).and_then(|held| held.task) {
@@ -193,6 +202,16 @@ mod tests {
         drop(request);
         places.give_back(first);
         assert_eq!(places.held.len(), 3, "it was gone before");
+    }
+
+    #[test]
+    fn a_client_has_no_more_than_it_may() {
+        let mut places = Places::new(10).with_most_of_client(Some(2));
+        let held: Vec<_> = (0..3).map(|_| places.take(at("192.0.2.1"))).collect();
+        assert!(held[1].is_some() && held[2].is_none());
+        assert!(places.take(at("192.0.2.2")).is_some());
+        places.give_back(held[0].as_ref().expect("a place").0);
+        assert!(places.take(at("192.0.2.1")).is_some());
     }
 
     #[test]

@@ -166,7 +166,7 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         "polypath serve",
         [
             "polypath serve --listen 127.0.0.1:8080 --writable --quiet photos",
-            "polypath serve --listen 8443 --tls-self-signed=cert.pem photos",
+            "polypath serve --listen 8443 --tls-self-signed=cert.pem --limit-rate 40mbit photos",
         ],
     ),
     (

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::web::{self, Access, FileServer, ServeOptions, Token};
+use crate::web::{self, Access, ByteRate, FileServer, Rates, ServeOptions, Token};
 use clap::Args;
 use polypath_config::Policies;
+use polypath_config::quantity::parse_rate;
 
 use super::engine::{EngineArguments, Task};
 use super::live::LiveArguments;
@@ -52,6 +53,15 @@ pub(super) struct Arguments {
     /// Write no line for each request; lines that nobody reads in time go missing, and are counted
     #[arg(short, long)]
     quiet: bool,
+    /// Send no faster, all connections together, for example 40mbit; they take turns
+    #[arg(long, value_name = "RATE", value_parser = parse_byte_rate)]
+    limit_rate: Option<ByteRate>,
+    /// Send no faster to each connection
+    #[arg(long, value_name = "RATE", value_parser = parse_byte_rate)]
+    limit_rate_per_connection: Option<ByteRate>,
+    /// Serve so many connections of one address (IPv6: of one /56 network) at once; further ones are closed
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    limit_connections: Option<u16>,
     #[command(flatten)]
     tls: TlsArguments,
     #[command(flatten)]
@@ -67,6 +77,11 @@ fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     everywhere.or_else(|| text.parse().ok()).ok_or_else(|| {
         "expected a port, such as 8080, or an address and a port, such as 127.0.0.1:8080 or [::1]:8080".into()
     })
+}
+
+fn parse_byte_rate(text: &str) -> Result<ByteRate, String> {
+    let rate = parse_rate(text)?;
+    ByteRate::new(rate.as_bps() / 8).ok_or_else(|| "expected a rate above 0, such as 40mbit".into())
 }
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
@@ -129,7 +144,9 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
                 _ => std::future::pending().await,
             }
         };
-        let options = ServeOptions { tls: tls.clone() };
+        let rates = Rates { all: arguments.limit_rate, each: arguments.limit_rate_per_connection };
+        let most_of_client = arguments.limit_connections.map(usize::from);
+        let options = ServeOptions { tls: tls.clone(), rates, most_of_client };
         let finished = async {
             web::serve(files, listener, options, stop, log).await;
             engine.drain(DRAIN).await;
@@ -223,6 +240,14 @@ mod tests {
         assert_eq!(parse_listen("127.0.0.1:80"), Ok(([127, 0, 0, 1], 80).into()));
         for wrong in ["", ":", "localhost", "127.0.0.1", "::", "1.2.3.4:70000"] {
             assert!(parse_listen(wrong).is_err_and(|error| error.contains("such as 8080")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rates_are_those_of_other_commands_and_not_nothing() {
+        assert_eq!(parse_byte_rate("40mbit"), Ok(ByteRate::new(5_000_000).expect("a rate")));
+        for wrong in ["", "40", "fast", "0mbit"] {
+            assert!(parse_byte_rate(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
@@ -22,6 +23,7 @@ use super::files::FileServer;
 use super::http2::{self, Activity, LOOK, Pieces, Slots, Verdict, Watch};
 use super::limits::{BODY_LIMIT, FIELDS_BYTES, HEADER_LIMIT, LEAST_BODY_BYTES};
 use super::progress::SlowReaderLimit;
+use super::throttled::Throttle;
 use super::tls::{Tls, is_http2};
 use crate::places::{self, Requests};
 
@@ -123,11 +125,13 @@ fn counted(body: Body, answering: places::Request) -> Body {
 pub(super) async fn connection<L: Fn(&Access) + Send + Sync + 'static>(
     answers: Answers<L>,
     security: Option<Security>,
+    throttle: Throttle,
     stream: Stream,
     mut is_stopping: watch::Receiver<bool>,
 ) {
     let own = stream.local_addr().map(|local| local.ip()).ok();
-    let stream = SlowReaderLimit::new(stream, BODY_LIMIT, LEAST_BODY_BYTES);
+    let stream = throttle.hold(SlowReaderLimit::new(stream, BODY_LIMIT, LEAST_BODY_BYTES));
+    let held_up = stream.held_up();
     let Some(Security { tls, streams }) = security else {
         return serve_http1(&answers, own, stream, is_stopping).await;
     };
@@ -137,7 +141,7 @@ pub(super) async fn connection<L: Fn(&Access) + Send + Sync + 'static>(
     };
     match accepted {
         Ok(Some(stream)) if is_http2(&stream) => {
-            serve_http2(answers, own, stream, Slots::new(streams), is_stopping).await;
+            serve_http2(answers, own, stream, Slots::new(streams), held_up, is_stopping).await;
         }
         Ok(Some(stream)) => serve_http1(&answers, own, stream, is_stopping).await,
         _ => {}
@@ -175,9 +179,10 @@ async fn serve_http2<L: Fn(&Access) + Send + Sync + 'static>(
     own: Option<IpAddr>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
     slots: Slots,
+    held_up: Arc<AtomicBool>,
     mut is_stopping: watch::Receiver<bool>,
 ) {
-    let (answers, activity) = (Arc::new(answers), Arc::new(Activity::default()));
+    let (answers, activity) = (Arc::new(answers), Arc::new(Activity::new(held_up)));
     let (answering, seen) = (answers.clone(), activity.clone());
     let service = service_fn(move |request| {
         let (answers, slots, activity) = (answering.clone(), slots.clone(), seen.clone());

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -81,9 +81,15 @@ pub(super) struct Activity {
     /// Bodies on their way.
     bodies: AtomicUsize,
     pieces: AtomicU64,
+    /// This end has kept the client waiting.
+    held_up: Arc<AtomicBool>,
 }
 
 impl Activity {
+    pub(super) fn new(held_up: Arc<AtomicBool>) -> Self {
+        Self { held_up, ..Self::default() }
+    }
+
     pub(super) fn begin(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
@@ -116,7 +122,8 @@ impl Watch {
         let begun = activity.begun.load(Ordering::Relaxed);
         let pieces = activity.pieces.load(Ordering::Relaxed);
         let is_idle = under_way == 0 && begun == self.begun;
-        let is_stuck = activity.bodies.load(Ordering::Relaxed) > 0 && pieces == self.pieces;
+        let has_moved = activity.held_up.swap(false, Ordering::Relaxed) || pieces != self.pieces;
+        let is_stuck = activity.bodies.load(Ordering::Relaxed) > 0 && !has_moved;
         (self.begun, self.pieces) = (begun, pieces);
         self.idle = if is_idle { self.idle + passed } else { Duration::ZERO };
         self.stuck = if is_stuck { self.stuck + passed } else { Duration::ZERO };

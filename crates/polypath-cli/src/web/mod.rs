@@ -62,6 +62,8 @@ mod progress;
 mod range;
 mod root;
 mod server;
+mod throttle;
+mod throttled;
 mod tls;
 mod upload;
 mod url_text;
@@ -80,6 +82,8 @@ pub(crate) use download_error::DownloadError;
 pub(crate) use files::{FileServer, part_name};
 pub(crate) use listing::{Entry, EntryKind, encoded};
 pub(crate) use server::{ServeOptions, serve};
+pub(crate) use throttle::ByteRate;
+pub(crate) use throttled::Rates;
 pub(crate) use tls::Tls;
 pub(crate) use url_text::without_user;
 

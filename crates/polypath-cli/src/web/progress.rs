@@ -11,6 +11,8 @@ use polypath_stack::engine::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::throttled::Rests;
+
 /// Pieces that are shorter are written together.
 const MOST_JOINED_BYTES: usize = 16 << 10;
 
@@ -231,6 +233,12 @@ impl<S: CountsBytes> SlowReaderLimit<S> {
             (self.written, self.carried) = (0, Some(carried));
             timer.as_mut().reset(Instant::now() + self.period);
         }
+    }
+}
+
+impl<S> Rests for SlowReaderLimit<S> {
+    fn rest(&mut self) {
+        self.timer = None;
     }
 }
 

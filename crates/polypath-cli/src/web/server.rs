@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use super::connection::{Access, Answers, Security, connection};
 use super::files::FileServer;
+use super::throttled::{Rates, Throttle};
 use super::tls::Tls;
 use crate::places::Places;
 
@@ -36,6 +37,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct ServeOptions {
     /// By HTTPS.
     pub tls: Option<Tls>,
+    /// No faster than so.
+    pub rates: Rates,
+    /// Connections of one client at once, if there is a bound to them.
+    pub most_of_client: Option<usize>,
 }
 
 /// Serves until `stop` completes, then finishes what is under way. Dropping the future ends everything at once.
@@ -50,8 +55,9 @@ pub(crate) async fn serve(
     let (stopping, is_stopping) = watch::channel(false);
     let each = if options.tls.is_some() { DESCRIPTORS + DESCRIPTORS_OF_STREAMS } else { DESCRIPTORS };
     let most = most_connections(descriptor_limit(), each);
-    let places = Arc::new(Mutex::new(Places::new(most)));
+    let places = Arc::new(Mutex::new(Places::new(most).with_most_of_client(options.most_of_client)));
     let streams = Arc::new(Semaphore::new(most / STREAMS_SHARE));
+    let throttle = Throttle::new(options.rates);
     let security = options.tls.map(|tls| Security { tls, streams });
     let log = Arc::new(log);
     let mut is_told = false;
@@ -70,9 +76,10 @@ pub(crate) async fn serve(
                     let Some((number, requests)) = lock(&places).take(client.ip()) else { continue };
                     let place = Place { number, places: places.clone() };
                     let answers = Answers { files: files.clone(), client, requests, log: log.clone() };
-                    let (security, is_stopping) = (security.clone(), is_stopping.clone());
+                    let (security, throttle) = (security.clone(), throttle.clone());
+                    let is_stopping = is_stopping.clone();
                     let task = connections.spawn(async move {
-                        connection(answers, security, stream, is_stopping).await;
+                        connection(answers, security, throttle, stream, is_stopping).await;
                         drop(place);
                     });
                     lock(&places).set_task(number, task);

@@ -335,6 +335,43 @@ fn files_are_replaced_only_if_the_conditions_allow_it() {
 }
 
 #[test]
+fn what_is_sent_slowly_is_what_was_asked_for() {
+    let site = Site::new(&["--quiet", "--limit-rate", "100mbit", "--limit-rate-per-connection", "40mbit"]);
+    let all = content(3_000_000);
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..5).map(|_| scope.spawn(|| site.ask("GET", "/big.bin", "").2)).collect();
+        for answer in asking {
+            assert!(answer.join().expect("an answer") == all);
+        }
+    });
+    assert_eq!(site.ask("GET", "/sub/deep/a%20b%25.txt", "").2, b"deep");
+    assert_eq!(site.stop().0, Some(0));
+}
+
+#[test]
+fn a_client_has_as_many_connections_as_it_may() {
+    let site = Site::new(&["--quiet", "--limit-connections", "2"]);
+    let held = idle(&site, 2);
+    let asked = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", site.port)).expect("the server");
+        let request = "GET /empty HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let mut answer = String::new();
+        // One that is closed has no room for it, or is reset.
+        let is_read = stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut answer));
+        is_read.is_ok() && answer.starts_with("HTTP/1.1 200")
+    };
+    // Both are accepted before this one.
+    assert!(!asked());
+    drop(held);
+    let asked_later = |_: &u32| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        asked()
+    };
+    // Nothing tells when the ends of the others have been heard.
+    assert!((0..500).find(asked_later).is_some());
+}
+
+#[test]
 fn many_clients_are_served_at_once() {
     let site = Site::new(&["--quiet"]);
     let all = content(3_000_000);
