@@ -37,6 +37,11 @@ impl AskedRange {
         format!("bytes={self}")
     }
 
+    /// Whether some of it is answered, from where it begins (RFC 9110 §15.3.7 lets a server do so).
+    fn is_begun_by(self, first: u64, last: u64) -> bool {
+        first == self.first && self.last.is_none_or(|asked| last <= asked)
+    }
+
     fn is_answered_by(self, first: u64, last: u64, total: Option<u64>) -> bool {
         // What reaches beyond the file is cut there.
         let end = total.map_or(u64::MAX, |total| total.saturating_sub(1));
@@ -160,6 +165,21 @@ pub enum Unusable {
 impl Answer {
     /// Reads the head of the answer to a request for a range, or for all.
     pub fn read(head: &Head, asked: Option<AskedRange>) -> Result<Self, Unusable> {
+        Self::read_any(head, asked, AskedRange::is_answered_by)
+    }
+
+    /// As [`Self::read`], where the part may end earlier than was asked for.
+    pub fn read_begun(head: &Head, asked: Option<AskedRange>) -> Result<Self, Unusable> {
+        Self::read_any(head, asked, |asked, first, last, total| {
+            asked.is_answered_by(first, last, total) || asked.is_begun_by(first, last)
+        })
+    }
+
+    fn read_any(
+        head: &Head,
+        asked: Option<AskedRange>,
+        is_answer: impl Fn(AskedRange, u64, u64, Option<u64>) -> bool,
+    ) -> Result<Self, Unusable> {
         let content_range = || match head.fields.only("content-range") {
             Some(value) => ContentRange::parse(value)
                 .ok_or_else(|| Unusable::MalformedContentRange(String::from_utf8_lossy(value).into_owned())),
@@ -171,7 +191,7 @@ impl Answer {
             (206, None) => return Err(Unusable::Unasked),
             (206, Some(asked)) => match content_range()? {
                 ContentRange::Part { first, last, total } => {
-                    if !asked.is_answered_by(first, last, total) {
+                    if !is_answer(asked, first, last, total) {
                         return Err(Unusable::OtherRange { asked, first, last });
                     }
                     // No overflow: a part lies within 64 bits, and the last possible byte has a number below their end.

@@ -86,3 +86,18 @@ fn another_version_is_said_in_words() {
     assert_eq!(words(part("1001", "x")), "the file changed on the server: it had 1000 bytes, and has 1001");
     assert_eq!(words(part("1000", "y")), "the file changed on the server: its ETag was \"x\", and is \"y\"");
 }
+
+#[test]
+fn a_part_may_end_earlier_where_that_is_taken() {
+    let begun = |range: &str, last: Option<u64>| {
+        let head = head(206, &format!("Content-Range: bytes {range}\r\n"));
+        Answer::read_begun(&head, Some(AskedRange { first: 100, last })).map(|answer| answer.extent)
+    };
+    for last in [100, 150, 199] {
+        assert_eq!(begun(&format!("100-{last}/1000"), Some(199)), Ok(Extent::Part { first: 100, last }));
+    }
+    assert_eq!(begun("100-150/1000", None), Ok(Extent::Part { first: 100, last: 150 }));
+    for range in ["100-200/1000", "101-150/1000", "0-199/1000"] {
+        assert!(begun(range, Some(199)).is_err(), "{range}");
+    }
+}

@@ -67,6 +67,8 @@ pub(crate) enum Event {
     Lost {
         cause: Option<String>,
         left_unasked: bool,
+        /// The server ended it in the middle of an answer.
+        is_cut_off: bool,
     },
 }
 
@@ -199,7 +201,8 @@ async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
     let cause = cause.filter(|_| !was_over);
     // Where the network is lost, that says nothing of the server.
     let left_unasked = link.is_closed_by_server() && (1..=2).contains(&answers) && unanswered > 0;
-    tell(Event::Lost { cause, left_unasked }).await.ok()?;
+    let is_cut_off = is_truncated && link.is_closed_by_server();
+    tell(Event::Lost { cause, left_unasked, is_cut_off }).await.ok()?;
     // A server that ends each answer too early is not asked again at once.
     Some(complete > 0 || was_over)
 }

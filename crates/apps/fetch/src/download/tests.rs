@@ -4,6 +4,7 @@ mod http2;
 mod many;
 mod mirrors;
 mod server;
+mod shorter;
 
 use std::fs;
 use std::future::pending;

@@ -6,6 +6,7 @@ mod held;
 mod mirrors;
 mod paths;
 mod piecewise;
+mod shorter;
 mod speeds;
 mod state;
 mod turn;
@@ -174,7 +175,7 @@ impl Transfer<'_> {
             Event::Opened { round_trip } => {
                 path.connection = Some(connection);
                 path.was_connected = true;
-                path.failed_in_row = 0;
+                (path.failed_in_row, path.came_bytes) = (0, 0);
                 path.asked.clear();
                 self.schedule.handle_opened(now, path.id);
                 if let Some(round_trip) = round_trip {
@@ -202,7 +203,11 @@ impl Transfer<'_> {
             }
             // Of an earlier connection.
             _ if path.connection != Some(connection) => {}
-            Event::Lost { cause, left_unasked } => {
+            Event::Lost { cause, left_unasked, is_cut_off } => {
+                if is_cut_off && self.note_cut_off(at, progress)? {
+                    return Ok(None);
+                }
+                let path = &mut self.paths[at];
                 // It is asked for again.
                 path.held = None;
                 path.connection = None;
@@ -256,7 +261,8 @@ impl Transfer<'_> {
         } else if self.end_of(asked).is_some_and(|end| asked.start + asked.came_bytes < end) {
             self.give_up(at, "the server sent less than it had said".into(), progress)?;
         } else {
-            self.paths[at].failures = 0;
+            let path = &mut self.paths[at];
+            (path.failures, path.cut_off) = (0, 0);
         }
         Ok(())
     }

@@ -179,6 +179,13 @@ impl Schedule {
         self.paths[path.index()].handle_head(now, request);
     }
 
+    /// The answer to a request ends earlier than was asked for: others may be asked for the rest.
+    pub fn handle_shorter(&mut self, path: PathId, request: RequestId, end: u64) {
+        if let Some(flight) = self.paths[path.index()].flight_mut(request) {
+            (flight.end, flight.needed_end) = (Some(end), flight.needed_end.min(end));
+        }
+    }
+
     /// Bytes of an answer came. `None` if nobody waits for them.
     pub fn handle_bytes(
         &mut self,

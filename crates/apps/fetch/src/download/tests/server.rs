@@ -34,6 +34,11 @@ pub(super) struct Behaviour {
     pub(super) changes_after: Option<usize>,
     pub(super) shifts_ranges_by: usize,
     pub(super) sends_more_by: usize,
+    /// Ranges end earlier: after so many bytes, or in their middle.
+    pub(super) most_of_range: Option<usize>,
+    pub(super) halves_ranges: bool,
+    /// All connections break in the middle of their first answer.
+    pub(super) is_cut_off: bool,
     pub(super) digest: Option<[u8; 32]>,
     pub(super) has_random_digests: bool,
     pub(super) status: Option<u16>,
@@ -55,6 +60,9 @@ impl Default for Behaviour {
             changes_after: None,
             shifts_ranges_by: 0,
             sends_more_by: 0,
+            most_of_range: None,
+            halves_ranges: false,
+            is_cut_off: false,
             digest: None,
             has_random_digests: false,
             status: None,
@@ -195,6 +203,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             if stream.write_all(head.as_bytes()).await.is_err() {
                 return;
             }
+            let breaks_after = if shared.behaviour.is_cut_off { Some(body.len() / 2) } else { breaks_after };
             let breaks = breaks_after.is_some_and(|most| body.len() > most);
             if breaks {
                 body.truncate(breaks_after.unwrap_or(0));
@@ -272,6 +281,8 @@ fn answer(request: &str, shared: &Shared) -> (String, Vec<u8>) {
         );
     }
     let last = last.parse().map_or(file.len() - 1, |last: usize| last.min(file.len() - 1));
+    let last = behaviour.most_of_range.map_or(last, |most| last.min(first + most - 1));
+    let last = if behaviour.halves_ranges { first + (last - first) / 2 } else { last };
     let mut body = file[first..=last].to_vec();
     body.extend(std::iter::repeat_n(0, behaviour.sends_more_by));
     let (said_first, said_last) = (first + behaviour.shifts_ranges_by, last + behaviour.shifts_ranges_by);

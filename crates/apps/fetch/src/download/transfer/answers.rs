@@ -63,7 +63,7 @@ impl Transfer<'_> {
                 return Ok(None);
             }
         }
-        let answer = match Answer::read(head, Some(asked.range())) {
+        let answer = match Answer::read_begun(head, Some(asked.range())) {
             Ok(answer) => answer,
             // A range of an empty file has nothing to begin with.
             Err(Unusable::NoSuchRange { total: Some(0), .. }) if !self.has_answer && asked.start == 0 => {
@@ -120,6 +120,21 @@ impl Transfer<'_> {
             self.overrule(progress)?;
             self.ask_again(at, Duration::ZERO);
             self.schedule.set_only(self.paths[at].id, None);
+            return Ok(None);
+        }
+        if self.is_shorter(at, id, &answer) && answer.version.validator().is_none() {
+            // The rest could be of another version.
+            let asked = asked.range();
+            let Extent::Part { first, last } = answer.extent else { return Ok(None) };
+            let cause = Unusable::OtherRange { asked, first, last };
+            // Nobody else is asked.
+            if self.is_single {
+                return Err(wrong(cause));
+            }
+            return self.handle_other(at, cause, progress).await;
+        }
+        if !self.take_shorter(at, id, &answer) {
+            self.give_up(at, "the server sends next to nothing of what is asked for".into(), progress)?;
             return Ok(None);
         }
         self.note_digests(&answer.digests)?;
@@ -261,6 +276,7 @@ impl Transfer<'_> {
         }
         asked.came_bytes += count;
         let asked = *asked;
+        path.came_bytes += count;
         let came_end = asked.start + asked.came_bytes;
         if self.end_of(asked).is_some_and(|end| came_end > end) {
             return self.give_up(at, "the server sent more than it had said".into(), progress);

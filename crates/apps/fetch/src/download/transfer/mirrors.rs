@@ -67,7 +67,7 @@ impl Transfer<'_> {
         if is_temporary(head.status) && self.options.retries > 0 {
             return self.give_up(at, format!("it says {}", head.status), progress);
         }
-        let answer = match Answer::read(head, Some(asked.range())) {
+        let answer = match Answer::read_begun(head, Some(asked.range())) {
             Ok(answer) => answer,
             Err(Unusable::Status(status)) => {
                 let is_for_good = !is_temporary(status);
@@ -77,6 +77,14 @@ impl Transfer<'_> {
         };
         if let Err(cause) = self.check_helper(at, &answer) {
             return self.drop_path(at, cause, true, progress);
+        }
+        if !self.take_shorter(at, id, &answer) {
+            return self.drop_path(
+                at,
+                "it sends next to nothing of what is asked for".into(),
+                true,
+                progress,
+            );
         }
         self.sources.set_version(self.paths[at].source, answer.version);
         let now = self.now();

@@ -113,6 +113,12 @@ pub(super) struct Path {
     pub(super) failed_in_row: u32,
     pub(super) was_connected: bool,
     pub(super) cause: Option<String>,
+    /// Came on its connection.
+    pub(super) came_bytes: u64,
+    /// Connections in a row that were cut off before they brought much.
+    pub(super) cut_off: u32,
+    /// Answers in a row that were shorter than asked for, and small.
+    pub(super) small_answers: u32,
     /// Its last answer was of another version than the others'.
     pub(super) is_other: bool,
     /// It had the one answer, which was left to a better path.
