@@ -14,6 +14,7 @@ use crate::answer::AskedRange;
 use crate::download::Dial;
 use crate::download::asking::RequestFields;
 use crate::download::path::Told;
+use crate::manifest::ByteRange;
 use crate::schedule::{PathId, RequestId};
 use crate::stream::UnitNumber;
 
@@ -25,8 +26,8 @@ const MOST_REDIRECTIONS: usize = 16;
 /// What an answer is for.
 #[derive(Clone, Debug)]
 pub(super) enum Purpose {
-    /// A part of a unit, in one of its qualities.
-    Unit(UnitNumber, usize),
+    /// A part of a unit.
+    Unit(UnitNumber),
     /// To see whether the path says what is known.
     Probe(Box<Facts>),
 }
@@ -42,8 +43,8 @@ pub(super) struct Asked {
     pub(super) redirections: usize,
     /// In the file that the segment is, or is a part of.
     pub(super) range: AskedRange,
-    /// Where the segment begins in that file.
-    pub(super) offset: u64,
+    /// The place of the segment in that file, if it is a part of one.
+    part: Option<ByteRange>,
     /// The place in the segment of the next byte that comes; none if what comes is of no use.
     pub(super) next: Option<u64>,
     /// Where the answer ends in the segment, once it says.
@@ -55,11 +56,22 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    pub(super) fn new(purpose: Purpose, url: Url, range: AskedRange, offset: u64) -> Self {
-        let next = matches!(purpose, Purpose::Unit(..)).then(|| range.first - offset);
+    pub(super) fn new(purpose: Purpose, url: Url, range: AskedRange, part: Option<ByteRange>) -> Self {
+        let offset = part.map_or(0, ByteRange::first);
+        let next = matches!(purpose, Purpose::Unit(_)).then(|| range.first - offset);
         let at = url.clone();
         let (redirections, end, line, elsewhere) = (0, None, None, None);
-        Self { purpose, url, at, redirections, range, offset, next, end, line, elsewhere }
+        Self { purpose, url, at, redirections, range, part, next, end, line, elsewhere }
+    }
+
+    /// Of a part of a file, the manifest says how long it is.
+    pub(super) const fn is_part(&self) -> bool {
+        self.part.is_some()
+    }
+
+    /// Where the segment begins in its file.
+    pub(super) fn offset(&self) -> u64 {
+        self.part.map_or(0, ByteRange::first)
     }
 
     /// Where it is asked for, behind redirections.
@@ -133,7 +145,7 @@ impl Path {
 
     /// It was asked for a part of the stream.
     pub(super) fn owes(&self) -> bool {
-        self.asked.values().any(|asked| matches!(asked.purpose, Purpose::Unit(..)))
+        self.asked.values().any(|asked| matches!(asked.purpose, Purpose::Unit(_)))
     }
 
     pub(super) fn is_probed(&self) -> bool {

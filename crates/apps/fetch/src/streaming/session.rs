@@ -28,7 +28,7 @@ use super::units::Units;
 use crate::answer::AskedRange;
 use crate::download::Dial;
 use crate::download::path::{Event, Told as PathTold};
-use crate::manifest::Segment;
+use crate::manifest::{ByteRange, Segment};
 use crate::stream::{State, Stream, Wanted};
 
 /// What paths may tell before it is dealt with: then they read no more.
@@ -195,11 +195,12 @@ impl<'o> Session<'o> {
                     continue;
                 };
                 let resource = segment.resource();
-                let offset = resource.range().map_or(0, |range| range.first());
+                let part = resource.range();
+                let offset = part.map_or(0, ByteRange::first);
                 let range =
                     AskedRange { first: offset + range.first, last: range.last.map(|last| offset + last) };
                 let url = resource.url().clone();
-                self.paths[at].ask(id, Asked::new(Purpose::Unit(unit, quality), url, range, offset));
+                self.paths[at].ask(id, Asked::new(Purpose::Unit(unit), url, range, part));
             }
         }
         let could_ask = self.paths.iter().any(|path| path.is_used && path.is_open());
@@ -225,7 +226,7 @@ impl<'o> Session<'o> {
             Step::Probe(facts) => {
                 self.paths[at].probed_at = Some(time::Instant::now());
                 let (id, url, range) = (self.next_probe(), facts.url.clone(), facts.range());
-                self.paths[at].ask(id, Asked::new(Purpose::Probe(facts), url, range, 0));
+                self.paths[at].ask(id, Asked::new(Purpose::Probe(facts), url, range, None));
                 false
             }
             Step::Use => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use self::site::{Answers, Asked, answer, fetch, fetch_until, file, site};
+use self::site::{Answers, Asked, answer, fetch, fetch_late, fetch_until, file, site};
 use super::Options;
 use crate::schedule::Sizing;
 
@@ -319,4 +319,30 @@ async fn a_live_stream_that_never_goes_on_ends() {
         assert_eq!(came.segments.len(), 3);
         assert!(came.took < Duration::from_secs(expected + 2), "{:?}", came.took);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_too_late_is_measured_by_its_part_of_the_file() {
+    // All segments are parts of one file, which is longer than a segment may be.
+    let mut list = "#EXTM3U\n#EXT-X-VERSION:4\n#EXT-X-TARGETDURATION:2\n".to_owned();
+    let mut start = 0;
+    for part in all() {
+        list += &format!("#EXTINF:2,\n#EXT-X-BYTERANGE:{}@{start}\nfilm.ts\n", part.len());
+        start += part.len();
+    }
+    list += "#EXT-X-ENDLIST\n";
+    let film: Answers = Arc::new(move |asked| {
+        let Some((first, last)) = asked.range.filter(|_| asked.path == "/film.ts") else {
+            return Some(file(asked, list.as_bytes(), "\"l\""));
+        };
+        let range = format!("bytes {first}-{last}/1000000000");
+        let fields = [("ETag", "\"a\""), ("Content-Type", "video/mp2t"), ("Content-Range", &range)];
+        Some(answer(206, &fields, &all().concat()[first..=last]))
+    });
+    // The second path answers when the first has brought what it was asked for.
+    let servers = [(film.clone(), usize::MAX), (film, 4)];
+    let came = fetch_late("http://h.example/film.m3u8", &options(), &servers, std::future::pending()).await;
+    assert!(came.outcome.is_ok() && came.bytes() == all(), "{:?}", came.outcome);
+    assert!(came.asked.iter().any(|(way, asked)| *way == 1 && asked.path == "/film.ts"), "it was asked");
+    assert_eq!(came.lost, []);
 }

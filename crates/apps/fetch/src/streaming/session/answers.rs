@@ -38,7 +38,7 @@ impl Session<'_> {
         }
         match &asked.purpose {
             Purpose::Probe(facts) => self.handle_probe(at, &asked, facts, head, told),
-            Purpose::Unit(unit, quality) => self.handle_answer(at, id, (*unit, *quality), &asked, head, told),
+            Purpose::Unit(unit) => self.handle_answer(at, id, *unit, &asked, head, told),
         }
     }
 
@@ -103,16 +103,15 @@ impl Session<'_> {
         &mut self,
         at: usize,
         id: RequestId,
-        (unit, quality): (UnitNumber, usize),
+        unit: UnitNumber,
         asked: &Asked,
         head: &Head,
         told: &mut impl FnMut(Told),
     ) -> Result<(), StreamError> {
         let now = self.now();
         let url = || Box::new(asked.url.clone());
-        let place = self.units.place(unit).and_then(|place| place.choices.get(quality));
-        // Of a part of a file, the manifest says how long it is.
-        let is_part = place.is_some_and(|(_, segment)| segment.len_bytes().is_some());
+        // The segment itself may be gone, where others brought it.
+        let is_part = asked.is_part();
         let answer = match Answer::read(head, Some(asked.range)) {
             Ok(answer) => answer,
             Err(Unusable::NoSuchRange { asked: range, total: Some(total) }) if !is_part => {
@@ -173,7 +172,7 @@ impl Session<'_> {
         if let Some(asked) = self.paths[at].asked.get_mut(&id) {
             match answer.extent {
                 Extent::Whole => (asked.next, asked.end) = (Some(0), length),
-                Extent::Part { last, .. } => asked.end = Some(last.saturating_add(1) - asked.offset),
+                Extent::Part { last, .. } => asked.end = Some(last.saturating_add(1) - asked.offset()),
             }
         }
         let facts = Facts { url: asked.url.clone(), byte: asked.range.first, found, by: at };
@@ -193,11 +192,11 @@ impl Session<'_> {
         let now = self.now();
         let path = &mut self.paths[at];
         let Some(asked) = path.asked_on(line, id) else { return Ok(()) };
-        let (&Purpose::Unit(unit, _), Some(first)) = (&asked.purpose, asked.next) else { return Ok(()) };
+        let (&Purpose::Unit(unit), Some(first)) = (&asked.purpose, asked.next) else { return Ok(()) };
         let end = first + bytes.len() as u64;
         asked.next = Some(end);
         // A whole segment may come where its end was asked for.
-        let asked_first = asked.range.first - asked.offset;
+        let asked_first = asked.range.first - asked.offset();
         let (url, said_end) = (asked.url.clone(), asked.end);
         if said_end.is_some_and(|said| end > said) {
             let cause = "the server sent more than it had said".into();

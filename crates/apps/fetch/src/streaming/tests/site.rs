@@ -56,11 +56,17 @@ pub(super) fn site(files: &[(&str, Vec<u8>)]) -> Answers {
     })
 }
 
+const ROUND_TRIP: Duration = Duration::from_millis(20);
+/// Others are asked by then.
+const LATE: Duration = Duration::from_secs(3);
+
 struct Way {
     name: String,
     answers: Answers,
     asked: Arc<Mutex<Vec<(usize, Asked)>>>,
     number: usize,
+    /// From this answer on, they are late.
+    late_from: usize,
 }
 
 impl Dial for Way {
@@ -71,10 +77,10 @@ impl Dial for Way {
     fn dial<'a>(&'a self, _: &'a Url) -> Dialing<'a> {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let (answers, asked, number) = (self.answers.clone(), self.asked.clone(), self.number);
+        let late_from = self.late_from;
         Box::pin(async move {
-            // What a round trip takes.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            tokio::spawn(serve(theirs, answers, asked, number));
+            tokio::time::sleep(ROUND_TRIP).await;
+            tokio::spawn(serve(theirs, answers, asked, number, late_from));
             Ok(Box::new(ours) as Box<dyn Wire>)
         })
     }
@@ -89,8 +95,9 @@ async fn serve(
     answers: Answers,
     log: Arc<Mutex<Vec<(usize, Asked)>>>,
     number: usize,
+    late_from: usize,
 ) {
-    let mut input = Vec::new();
+    let (mut input, mut count) = (Vec::new(), 0);
     loop {
         while let Some(end) = input.windows(4).position(|part| part == b"\r\n\r\n") {
             let text = String::from_utf8(input.drain(..end + 4).collect()).expect("text");
@@ -102,7 +109,8 @@ async fn serve(
             let path = text.split(' ').nth(1).expect("a path").to_owned();
             let asked = Asked { host, path, range, text };
             log.lock().expect("a lock").push((number, asked.clone()));
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(if count < late_from { ROUND_TRIP } else { LATE }).await;
+            count += 1;
             let Some(answer) = answers(&asked) else { return std::future::pending().await };
             if answer.is_empty() || wire.write_all(&answer).await.is_err() {
                 return;
@@ -145,10 +153,22 @@ pub(super) async fn fetch_until(
     servers: &[Answers],
     stop: impl Future<Output = ()>,
 ) -> Came {
+    let servers: Vec<_> = servers.iter().map(|answers| (answers.clone(), usize::MAX)).collect();
+    fetch_late(url, options, &servers, stop).await
+}
+
+/// The answers of each server are late from that one on.
+pub(super) async fn fetch_late(
+    url: &str,
+    options: &Options,
+    servers: &[(Answers, usize)],
+    stop: impl Future<Output = ()>,
+) -> Came {
     let (sender, ways) = mpsc::channel(servers.len());
     let log = Arc::new(Mutex::new(Vec::new()));
-    for (number, answers) in servers.iter().enumerate() {
-        let way = Way { name: format!("if{number}"), answers: answers.clone(), asked: log.clone(), number };
+    for (number, (answers, late_from)) in servers.iter().enumerate() {
+        let (name, answers, asked) = (format!("if{number}"), answers.clone(), log.clone());
+        let way = Way { name, answers, asked, number, late_from: *late_from };
         sender.try_send(Arc::new(way) as Arc<dyn Dial>).expect("room");
     }
     drop(sender);
