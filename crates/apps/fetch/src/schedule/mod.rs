@@ -261,7 +261,7 @@ impl Schedule {
         let (range, end) = match self.total {
             None => self.first(at)?,
             Some(total) => {
-                let range = self.next(at, total)?;
+                let range = self.next(now, at, total)?;
                 let is_last_alone = (self.is_alone() && self.sizing.is_by_rate() || self.only.is_some())
                     && range.end == total;
                 (range.clone(), if is_last_alone { None } else { Some(range.end) })
@@ -282,7 +282,7 @@ impl Schedule {
         if !self.is_of_use(path) {
             return None;
         }
-        let range = self.next(path.index(), self.total?)?;
+        let range = self.next(now, path.index(), self.total?)?;
         let end = range.end.min(end_of_part(range.start));
         Some(self.ask(now, path.index(), range.start..end, Some(end)))
     }
@@ -406,7 +406,7 @@ impl Schedule {
         is_sooner
     }
 
-    fn next(&mut self, at: usize, total: u64) -> Option<Range<u64>> {
+    fn next(&mut self, now: Instant, at: usize, total: u64) -> Option<Range<u64>> {
         let path = &self.paths[at];
         if !self.sizing.is_due(path) || path.in_flight() >= path.most_in_flight() {
             return None;
@@ -420,12 +420,16 @@ impl Schedule {
             if self.follows_bytes > 0 {
                 return None;
             }
-            return self.sizing.is_by_rate().then(|| tail::take_over(&mut self.paths, at, from)).flatten();
+            return self
+                .sizing
+                .is_by_rate()
+                .then(|| tail::take_over(now, &mut self.paths, at, from))
+                .flatten();
         };
         let left_bytes = unclaimed.len_bytes() + self.follows_bytes;
         // Somebody else would not be ready when all the rest is.
         if let Some(rest_in) = self.sizing.rest_in(&self.paths, at, left_bytes)
-            && let Some(range) = tail::take_over(&mut self.paths, at, rest_in.mul_f64(1.25))
+            && let Some(range) = tail::take_over(now, &mut self.paths, at, rest_in.mul_f64(1.25))
         {
             return Some(range);
         }

@@ -14,6 +14,8 @@ const ASSUMED_ROUND_TRIP: Duration = Duration::from_millis(100);
 const INITIAL_WINDOW_BYTES: f64 = 14_480.0;
 /// A path that is not waited for.
 const NEVER: Duration = Duration::from_secs(3600);
+/// Less is between two packets of a slow path.
+const LEAST_SILENCE: Duration = Duration::from_millis(40);
 /// A path from which nothing came for so long, and four round trips, is not waited for.
 const PATIENCE: Duration = Duration::from_millis(800);
 /// A server may need that long, before it begins to answer.
@@ -204,6 +206,14 @@ impl Path {
         let before: u64 = self.flights.range(..last).map(Flight::sent_bytes).sum();
         let bytes = before + self.flights[last].needed_bytes();
         self.waits() + Duration::from_secs_f64(bytes as f64 / self.likely_rate())
+    }
+
+    /// How long nothing has come in the middle of an answer, if that is longer than packets need that follow each other.
+    pub(super) fn silence(&self, now: Instant) -> Duration {
+        let is_under_way = self.flights.front().is_some_and(|flight| flight.has_begun);
+        let silence = now.since(self.last_heard);
+        let is_long = is_under_way && silence > self.round_trip().max(LEAST_SILENCE);
+        if is_long { silence } else { Duration::from_nanos(0) }
     }
 
     /// Until the first byte of what it was asked for.

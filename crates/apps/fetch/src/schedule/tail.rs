@@ -2,7 +2,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use polypath_units::Duration;
+use polypath_units::{Duration, Instant};
 
 use super::path::Path;
 
@@ -17,7 +17,7 @@ const LEAST_SPAN: Duration = Duration::from_millis(10);
 
 /// Bytes at the end of what another path was asked for, which the path `at` brings sooner, if it begins with it in `from`: as many as let
 /// both finish together.
-pub(super) fn take_over(paths: &mut [Path], at: usize, from: Duration) -> Option<Range<u64>> {
+pub(super) fn take_over(now: Instant, paths: &mut [Path], at: usize, from: Duration) -> Option<Range<u64>> {
     let slowest = (0..paths.len())
         .filter(|other| *other != at && paths[*other].outstanding_bytes() > 0)
         .max_by_key(|other| paths[*other].ends_in())?;
@@ -30,7 +30,8 @@ pub(super) fn take_over(paths: &mut [Path], at: usize, from: Duration) -> Option
     } else {
         (slow_rate, slow.ends_in())
     };
-    let gain = ends_in.saturating_sub(from);
+    // A packet was lost, and what is behind it waits: as long again, for all that is known.
+    let gain = (ends_in + slow.silence(now)).saturating_sub(from);
     if gain < (from / 2).clamp(*LEAST_GAIN.start(), *LEAST_GAIN.end()) {
         return None;
     }
