@@ -102,14 +102,23 @@ fn said(output: &Output) -> String {
 #[test]
 fn a_stream_comes_over_both_interfaces_and_is_offered_whole() {
     let Some(site) = Site::new_or_skip("streams over two interfaces") else { return };
-    let output = site.lab.output(&mut site.stream(8077, "film.m3u8", &[]));
+    let report = site.lab.folder().join("report.html");
+    let words = ["--report", report.to_str().expect("a name")];
+    let output = site.lab.output(&mut site.stream(8077, "film.m3u8", &words));
     assert!(output.status.success(), "{}", said(&output));
     assert!(site.assert_whole() >= SEGMENTS / 2);
+    let page = fs::read_to_string(report).expect("a page");
+    for part in ["All of it came", "640×360 ", "path0", "path1", "What was held to play", "Startup"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("<script") && !page.contains("live edge at the end"));
     let all = events(&output);
     let of = |event: &str| all.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
     assert!(of("offered")[0]["page"].as_str().is_some_and(|page| page.starts_with("http://127.0.0.1:")));
     assert_eq!(of("begun")[0]["qualities"].as_array().map(Vec::len), Some(2));
     assert_eq!(of("segment").len(), 2 * SEGMENTS);
+    let now = *of("now").last().expect("figures");
+    assert!(now["lead_s"].is_f64() && now["behind_live_s"].is_null(), "{now}");
     let summary = of("summary")[0];
     assert_eq!((&summary["stalls"], &summary["left_out"]), (&0.into(), &0.into()));
     let interfaces = summary["interfaces"].as_array().expect("a list");
@@ -180,6 +189,11 @@ fn what_does_not_go_is_one_line() {
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(told.matches(" plays at http://").count(), offers, "{name}: {told}");
     }
+    let _ = fs::remove_dir_all(site.out());
+    let output = site.lab.output(&mut site.stream(8077, "film.m3u8", &["--report", "/nonexistent/x"]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("/nonexistent/x: can't be written"), "{}", said(&output));
+    assert!(!site.out().exists(), "nothing was begun");
     let output = site.lab.output(&mut site.stream(8077, "film.m3u8", &["--adaptation", "best"]));
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("expected one of robust-mpc, bola, measured-speed"), "{}", said(&output));
@@ -197,7 +211,9 @@ fn a_live_stream_is_followed_to_its_end() {
             .and_then(|()| fs::rename(folder.join(".live"), folder.join("live.m3u8")))
     };
     show(4, "").expect("a playlist");
-    let running = site.lab.start(site.stream(8077, "live.m3u8", &[]).stdout(Stdio::piped()));
+    let report = site.lab.folder().join("report.html");
+    let words = ["--report", report.to_str().expect("a name")];
+    let running = site.lab.start(site.stream(8077, "live.m3u8", &words).stdout(Stdio::piped()));
     let playlist = site.out().join("stream.m3u8");
     let has = |count: usize| {
         fs::read_to_string(&playlist).is_ok_and(|text| text.matches("#EXTINF").count() >= count)
@@ -213,6 +229,10 @@ fn a_live_stream_is_followed_to_its_end() {
     show(6, "#EXT-X-ENDLIST\n").expect("a playlist");
     let output = lab::finish(running);
     assert!(output.status.success(), "{}", said(&output));
+    // While it was live, it was known how far behind it was.
+    let behind = events(&output).iter().filter_map(|line| line["behind_live_s"].as_f64()).fold(0.0, f64::max);
+    assert!((2.0..20.0).contains(&behind), "{behind}");
+    assert!(fs::read_to_string(report).is_ok_and(|page| page.contains("behind the live edge at the end")));
     let text = fs::read_to_string(&playlist).expect("a playlist");
     assert!(text.ends_with("#EXT-X-ENDLIST\n") && text.matches("#EXTINF").count() == 5, "{text}");
     for (at, ours) in (1..6).enumerate() {

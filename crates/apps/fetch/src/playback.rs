@@ -120,6 +120,12 @@ impl History {
         self.most_blocked_bytes = self.most_blocked_bytes.max(blocked);
     }
 
+    /// Bytes that came proved to be wrong, and are not there any more.
+    pub fn take_back(&mut self, range: Range<u64>) {
+        self.there.remove(range);
+        self.present_bytes = self.present_bytes.min(self.there.len_bytes());
+    }
+
     fn add(&mut self, cell: Cell) {
         let number = self.number(cell.last);
         if let Some(last) = self.cells.last_mut()
@@ -222,6 +228,8 @@ impl Cell {
     /// What followed in the same step.
     fn join(&mut self, next: Self) {
         self.last = next.last;
+        // Something may have been taken back.
+        self.ready_bytes = self.ready_bytes.min(next.ready_bytes);
         self.most_surplus = self.most_surplus.max(next.most_surplus);
     }
 }
@@ -327,6 +335,17 @@ mod tests {
             assert_eq!(playback.most_blocked_bytes, 450_000_000);
         }
         assert_eq!(history.course().last().map(|end| end.total_bytes), Some(1_450_000_000));
+    }
+
+    #[test]
+    fn what_proves_to_be_wrong_is_waited_for_again() {
+        let mut history = History::new(at(0));
+        history.note(at(1000), 0..1000);
+        history.take_back(0..500);
+        history.note(at(2000), 0..500);
+        let playback = history.playback(None).expect("something came");
+        assert_eq!((playback.bytes_per_second, playback.most_blocked_bytes), (500.0, 0));
+        assert_eq!(playback.startup_latency, Duration::from_secs(2));
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::report::{Bar, BarPart, Chart, Report, Series, Table, render};
 
 /// Of so many files it is shown when what came.
 pub(super) const MOST_DRAWN: usize = 8;
+/// Of so many files it is said why they failed.
+const MOST_CAUSES: usize = 20;
 /// So many files have a row.
 const MOST_ROWS: usize = 200;
 /// Points of a line.
@@ -146,6 +148,11 @@ fn table(outcome: &Outcome) -> Table {
     let mut notes = Vec::new();
     if outcome.engine.is_some_and(|engine| engine != "ranges") {
         notes.push("Bytes come in order from one connection here. What waits behind a gap waits in the engine or in the kernel, and is in no figure.".to_string());
+    }
+    if outcome.files.len() > 1 {
+        let failed = outcome.files.iter().filter_map(|file| Some((file, file.error.as_ref()?)));
+        let cause = |(file, cause): (&FileOutcome, &String)| format!("{}: {}.", name(file), harmless(cause));
+        notes.extend(failed.take(MOST_CAUSES).map(cause));
     }
     if let Some(more) = outcome.files.len().checked_sub(MOST_ROWS).filter(|more| *more > 0) {
         notes.push(format!("{more} more files have no row; --json-file has them all."));

@@ -123,6 +123,8 @@ pub struct Now {
     pub stalled_for: Duration,
     /// What all paths bring, as far as it was measured.
     pub throughput: Option<BitRate>,
+    /// Of a live stream: from what is played to the end of what the manifest last had.
+    pub behind_live: Option<Duration>,
 }
 
 /// What became of a stream.

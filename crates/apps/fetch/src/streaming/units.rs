@@ -25,6 +25,8 @@ pub(super) struct Place {
 pub(super) struct Units {
     next_main: Option<u64>,
     next_audio: Option<u64>,
+    /// Where the first segment of the main track begins.
+    begin: Option<Duration>,
     pushed: u64,
     places: HashMap<UnitNumber, Place>,
 }
@@ -42,6 +44,7 @@ impl Units {
             let first =
                 if presentation.is_live() { segments.len().saturating_sub(BEHIND_LIVE_SEGMENTS) } else { 0 };
             self.next_main = segments.get(first).map(Segment::number);
+            self.begin = segments.get(first).map(Segment::start);
         }
         let Some(from) = self.next_main else { return units };
         for segment in longest.segments_from(from) {
@@ -60,6 +63,11 @@ impl Units {
             self.next_main = Some(number + 1);
         }
         units
+    }
+
+    /// Where what is played begins, on the clock of [`Segment::start`].
+    pub(super) const fn begin(&self) -> Option<Duration> {
+        self.begin
     }
 
     /// The sound that is played with a segment. Gives its rate.
@@ -169,5 +177,6 @@ mod tests {
         let (quality, _) = &units.place(UnitNumber(2)).expect("a unit").choices[0];
         let (again, _) = &units.place(UnitNumber(5)).expect("a unit").choices[0];
         assert!(std::ptr::eq(quality.id(), again.id()), "one text for all");
+        assert_eq!((units.begin(), stream.end()), (Some(Duration::ZERO), Duration::from_secs(100_000)));
     }
 }

@@ -2,6 +2,8 @@
 
 mod events;
 mod folder;
+mod record;
+mod report;
 mod serving;
 mod shown;
 mod state;
@@ -33,7 +35,7 @@ use super::network::{Interruption, block_on_saving};
 use super::range_ways::{Offer, Ways};
 use super::ranges::look_at_interfaces;
 use super::watch::Telling;
-use super::{Failure, harmless};
+use super::{Failure, check_writable, harmless, write_file};
 use crate::web::without_user;
 
 /// How often the page's figures are written.
@@ -70,6 +72,9 @@ pub(super) struct Arguments {
     /// Print what happens as JSON, a line for each event
     #[arg(long)]
     json: bool,
+    /// Write a page to FILE: qualities, what was held, stalls, and rates over each interface; also when something fails
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Show nothing but failures
     #[arg(short, long)]
     quiet: bool,
@@ -93,6 +98,7 @@ pub(super) fn run(given: &Arguments, policies: &Policies) -> Result<(), Failure>
         Offer { tls: arguments.http.tls()?, proxy: arguments.http.proxy()?, asked, pool: Pool::default() };
     let options = arguments.options()?;
     let linger = seconds("--linger", arguments.linger)?;
+    arguments.report.as_deref().map_or(Ok(()), check_writable)?;
     block_on_saving(async |interruption| arguments.stream(url, &options, &offer, linger, interruption).await)
 }
 
@@ -137,7 +143,7 @@ impl Arguments {
         linger: Duration,
         interruption: &Interruption,
     ) -> Result<(), Failure> {
-        let name = name(&url);
+        let (name, shown_url) = (name(&url), without_user(url.as_str()));
         let is_silent = self.quiet || self.json;
         let folder = Folder::create(self.output.as_deref())?;
         let serving = Serving::start(self.listen, &folder).await?;
@@ -166,7 +172,18 @@ impl Arguments {
                 failure = every_second(&shown) => Err(failure),
             }
         });
-        let summary = match outcome.await? {
+        let outcome = outcome.await;
+        let cause = match &outcome {
+            Ok(Ok(_)) if !is_stopped => None,
+            Ok(Ok(_) | Err(StreamError::Interrupted)) => Some("interrupted".to_string()),
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("what came can't be written".into()),
+        };
+        if let Some(file) = &self.report {
+            let page = report::page(&shown_url, &name, shown.borrow().record(), cause.as_deref());
+            write_file(file, page)?;
+        }
+        let summary = match outcome? {
             Ok(summary) => Some(summary),
             Err(StreamError::Interrupted) => None,
             Err(error @ StreamError::Request(_)) => return Err(Failure::input(error)),

@@ -12,6 +12,7 @@ use super::super::words::and;
 use super::super::{Failure, harmless, print_line};
 use super::events::Events;
 use super::folder::Folder;
+use super::record::Record;
 use super::state::Figures;
 
 /// A stream as people and programs see it.
@@ -20,6 +21,7 @@ pub(super) struct Shown {
     ways: Ways,
     events: Events,
     figures: Figures,
+    record: Record,
     telling: Telling,
     /// Where it can be played, until it is known that it can.
     offer: Option<String>,
@@ -32,7 +34,8 @@ pub(super) struct Shown {
 impl Shown {
     pub(super) fn new(title: &str, folder: Folder, ways: Ways, events: Events, telling: Telling) -> Self {
         let figures = Figures::new(title.into());
-        Self { folder, ways, events, figures, telling, offer: None, paths: Vec::new(), failure: None }
+        let record = Record::new();
+        Self { folder, ways, events, figures, record, telling, offer: None, paths: Vec::new(), failure: None }
     }
 
     /// With a line that tells where it can be played.
@@ -60,6 +63,7 @@ impl Shown {
         if !matches!(told, Told::Lost { path, .. } if is_old(path)) {
             self.events.tell(told, name)?;
         }
+        self.record.note(told, name);
         match told {
             Told::Begun(presentation) => {
                 self.figures.begin(presentation);
@@ -75,7 +79,10 @@ impl Shown {
             Told::Segment(segment) => self.folder.add(segment)?,
             Told::LeftOut { cause } => self.telling.tell(&format!("a segment is left out: {cause}")),
             Told::Notice(notice) => self.telling.tell(notice),
-            Told::Now(now) => self.figures.note_now(*now),
+            Told::Now(now) => {
+                self.figures.note_now(*now);
+                self.events.write("now", &self.figures.now_json())?;
+            }
             Told::Player(_) => {}
         }
         Ok(())
@@ -106,6 +113,9 @@ impl Shown {
     pub(super) fn note_second(&mut self) -> Result<(), Failure> {
         self.folder.flush()?;
         let figures = self.figures.second();
+        if !self.figures.is_complete() {
+            self.record.note_lead(self.figures.lead_s());
+        }
         self.folder.write("state.json", figures.to_string().as_bytes())
     }
 
@@ -120,6 +130,11 @@ impl Shown {
             Some(summary) => self.events.write("summary", &self.summary_json(summary)),
             None => Ok(()),
         }
+    }
+
+    /// What was seen, for a report.
+    pub(super) const fn record(&self) -> &Record {
+        &self.record
     }
 
     fn summary_json(&self, summary: &Summary) -> Value {

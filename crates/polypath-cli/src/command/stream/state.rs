@@ -145,6 +145,35 @@ impl Figures {
         (lead - passed, played + passed)
     }
 
+    pub(super) const fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// What is there to play now.
+    pub(super) fn lead_s(&self) -> f64 {
+        self.lead_and_played().0
+    }
+
+    /// How it goes, and what each interface has brought, as an event has it.
+    pub(super) fn now_json(&self) -> Value {
+        let Some((now, _)) = &self.now else { return Value::Null };
+        let path = |path: &PathFigures| {
+            serde_json::json!({
+                "interface": path.name, "is_connected": path.is_connected, "bytes": path.bytes
+            })
+        };
+        serde_json::json!({
+            "state": word(now.state),
+            "lead_s": round(now.lead.as_secs_f64()),
+            "played_s": round(now.played.as_secs_f64()),
+            "stalls": now.stalls,
+            "stalled_s": round(now.stalled_for.as_secs_f64()),
+            "throughput_bps": now.throughput.map(|rate| rate.as_bps()),
+            "behind_live_s": now.behind_live.map(|behind| round(behind.as_secs_f64())),
+            "interfaces": self.paths.iter().map(path).collect::<Vec<_>>(),
+        })
+    }
+
     /// A second has passed. Gives what the page reads.
     pub(super) fn second(&mut self) -> Value {
         let span = self.last_second.elapsed().as_secs_f64().max(1e-3);

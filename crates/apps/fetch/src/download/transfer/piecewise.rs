@@ -38,6 +38,7 @@ impl Transfer<'_> {
             }
             self.is_saved = false;
             self.schedule.handle_missing(range.clone());
+            self.history.take_back(range.clone());
             self.suspect(number, &range, progress)?;
         }
         Ok(())
@@ -71,6 +72,7 @@ impl Transfer<'_> {
     /// What is of pieces that are not known to be right counts for nothing more.
     pub(super) fn keep_right_pieces(&mut self) {
         for range in self.brought.all().iter() {
+            self.history.take_back(range.clone());
             self.schedule.handle_missing(range);
         }
         let right: Vec<Range<u64>> = self.right.iter().collect();

@@ -115,6 +115,8 @@ impl Session<'_> {
     pub(super) fn tell_now(&mut self, told: &mut impl FnMut(Told)) {
         self.stream.handle_timeout(self.now());
         let player = self.stream.player();
+        let live = self.units.begin().filter(|_| self.presentation.is_live());
+        let behind_live = live.map(|begin| self.presentation.end().saturating_sub(begin + player.position()));
         told(Told::Now(Now {
             state: player.state(),
             lead: player.lead().into(),
@@ -122,6 +124,7 @@ impl Session<'_> {
             stalls: player.stalls(),
             stalled_for: player.stalled_for().into(),
             throughput: self.stream.throughput(),
+            behind_live: behind_live.map(Into::into),
         }));
     }
 
