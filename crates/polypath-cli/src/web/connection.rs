@@ -14,6 +14,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use polypath_stack::engine::Stream;
+use polypath_tcp::ConnectionOption;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
@@ -130,6 +131,7 @@ pub(super) async fn connection<L: Fn(&Access) + Send + Sync + 'static>(
     mut is_stopping: watch::Receiver<bool>,
 ) {
     let own = stream.local_addr().map(|local| local.ip()).ok();
+    send_at_once(&stream);
     let stream = throttle.hold(SlowReaderLimit::new(stream, BODY_LIMIT, LEAST_BODY_BYTES));
     let held_up = stream.held_up();
     let Some(Security { tls, streams }) = security else {
@@ -144,6 +146,17 @@ pub(super) async fn connection<L: Fn(&Access) + Send + Sync + 'static>(
             serve_http2(answers, own, stream, Slots::new(streams), held_up, is_stopping).await;
         }
         Ok(Some(stream)) => serve_http1(&answers, own, stream, is_stopping).await,
+        _ => {}
+    }
+}
+
+/// The fields of an answer leave before its body has been read. A short body would wait, behind them, until the client's system
+/// has acknowledged them, which takes 40 ms where it waits for more itself.
+fn send_at_once(stream: &Stream) {
+    match stream {
+        Stream::Stack(stream) => stream.set_option(ConnectionOption::NoDelay(true)),
+        // What has ended has no options.
+        Stream::Kernel(stream) => drop(stream.as_tokio().set_nodelay(true)),
         _ => {}
     }
 }
@@ -205,5 +218,27 @@ async fn serve_http2<L: Fn(&Access) + Send + Sync + 'static>(
                 Verdict::End => return,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polypath_stack::Engine;
+    use polypath_stack::engine::{KernelEngine, Stream};
+    use tokio::net::TcpStream;
+
+    use super::send_at_once;
+
+    #[tokio::test]
+    async fn nothing_waits_for_acknowledgments() {
+        let engine = Engine::Kernel(KernelEngine::plain_tcp());
+        let listener = engine.listen(([127, 0, 0, 1], 0).into()).await.expect("a listener");
+        let to = listener.local_addr().expect("its address");
+        let (near, accepted) = tokio::join!(TcpStream::connect(to), listener.accept());
+        let (stream, _) = accepted.expect("a connection");
+        send_at_once(&stream);
+        let Stream::Kernel(stream) = &stream else { panic!("another engine") };
+        assert!(stream.as_tokio().nodelay().expect("an option"));
+        drop(near);
     }
 }
