@@ -17,6 +17,10 @@ use super::complain;
 /// The variable that says how much is logged, of everything or of one target each.
 const VARIABLE: &str = "RUST_LOG";
 
+/// The library of HTTP/2 warns of what peers do wrong, so that strangers decide how many lines there are. They come only if
+/// somebody asks for lines.
+const TOLD_BY_STRANGERS: &str = "h2";
+
 /// More of them say no more.
 const MOST: u8 = 3;
 
@@ -58,6 +62,9 @@ fn targets(text: &str, verbosity: u8) -> (Targets, Vec<String>) {
         _ => LevelFilter::TRACE,
     };
     let mut targets = Targets::new().with_default(LevelFilter::WARN);
+    if verbosity == 0 && text.trim().is_empty() {
+        targets = targets.with_target(TOLD_BY_STRANGERS, LevelFilter::OFF);
+    }
     let mut not_read = Vec::new();
     for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
         match directive.parse::<Targets>() {
@@ -198,6 +205,20 @@ mod tests {
         assert_eq!(said("off,polypath_stack=trace", 0), ["a packet"]);
         assert_eq!(said("polypath_stack::tun", 0).len(), 3);
         assert_eq!(said("polypath_stack=off", 3).len(), 4);
+    }
+
+    #[test]
+    fn what_strangers_do_wrong_by_http2_is_no_line_unless_asked_for() {
+        for (variable, verbosity, is_shown) in
+            [("", 0, false), ("warn", 0, true), ("h2=warn", 0, true), ("", 1, true)]
+        {
+            let (targets, _) = targets(variable, verbosity);
+            assert_eq!(
+                targets.would_enable("h2::proto", &tracing::Level::WARN),
+                is_shown,
+                "{variable} {verbosity}"
+            );
+        }
     }
 
     #[test]
