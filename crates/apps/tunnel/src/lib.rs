@@ -1,0 +1,26 @@
+//! IP packets over several paths, without sockets and clocks: how far out of order they arrive.
+//!
+//! Packets that take paths of different delay overtake each other. [`reordering`] says by how much, in the terms of RFC 4737 and RFC 5236.
+//!
+//! ```
+//! # mod polypath { pub use polypath_tunnel as tunnel; }
+//! use polypath::tunnel::reordering::{Arrival, ArrivalOrder, Extents, ReorderDensity, ReorderedRatio};
+//!
+//! // A slow path has the odd numbers, a fast one the even ones: each pair comes the wrong way round.
+//! let mut order = ArrivalOrder::default();
+//! let (mut ratio, mut extents, mut density) = (ReorderedRatio::default(), Extents::default(), ReorderDensity::new(8));
+//! for sequence in [2, 1, 4, 3, 6, 5] {
+//!     let evaluated = order.handle_arrival(Arrival::of(sequence));
+//!     ratio.handle_arrival(&evaluated);
+//!     extents.handle_arrival(&evaluated);
+//!     density.handle_arrival(sequence);
+//! }
+//! density.finish();
+//!
+//! assert_eq!(ratio.ratio(), 0.5);
+//! assert_eq!(extents.distribution().percentile(0.99), Some(1));
+//! assert_eq!((density.density(-1), density.density(1)), (0.5, 0.5));
+//! assert!((density.entropy() - 2.0_f64.ln()).abs() < 1e-12);
+//! ```
+
+pub mod reordering;
