@@ -1,6 +1,8 @@
-//! IP packets over several paths, without sockets and clocks: how far out of order they arrive.
+//! IP packets over several paths, without sockets and clocks: which path takes which packet, and how far out of order they arrive.
 //!
-//! Packets that take paths of different delay overtake each other. [`reordering`] says by how much, in the terms of RFC 4737 and RFC 5236.
+//! - [`split`] gives packets to paths.
+//! - Packets that take paths of different delay overtake each other. [`reordering`] says by how much, in the terms of RFC 4737 and RFC 5236.
+//! - [`heterogeneity`] foretells it from the delays.
 //!
 //! ```
 //! # mod polypath { pub use polypath_tunnel as tunnel; }
@@ -23,4 +25,6 @@
 //! assert!((density.entropy() - 2.0_f64.ln()).abs() < 1e-12);
 //! ```
 
+pub mod heterogeneity;
 pub mod reordering;
+pub mod split;
