@@ -3,6 +3,7 @@
 //! - [`split`] gives packets to paths.
 //! - Packets that take paths of different delay overtake each other. [`reordering`] says by how much, in the terms of RFC 4737 and RFC 5236.
 //! - [`heterogeneity`] foretells it from the delays.
+//! - [`nama`] holds packets of faster paths, so that all arrive in order.
 //!
 //! ```
 //! # mod polypath { pub use polypath_tunnel as tunnel; }
@@ -26,5 +27,6 @@
 //! ```
 
 pub mod heterogeneity;
+pub mod nama;
 pub mod reordering;
 pub mod split;
