@@ -280,6 +280,7 @@ impl Copier<'_> {
         let verify = if self.arguments.no_verify { Verify::Never } else { Verify::Required };
         let download = Download { client: &self.client, url, verify, refuses_directories: true };
         let target = Target::File { place: place.into(), part, resume: self.arguments.resume };
+        self.report.refuse_place(place)?;
         let file = Transfer::download(url, place);
         let mut shown = Shown::new(&name, self.arguments.quiet);
         let received = self.interruption.hold(async |signal| {

@@ -89,7 +89,7 @@ fn get(given: &Arguments, policies: &Policies, report: &TransferReport) -> Resul
     if arguments.output.is_some() && urls.len() > 1 {
         return Err(Failure::input("--output is one file; expected one URL with it"));
     }
-    arguments.output.as_deref().map_or(Ok(()), |output| arguments.report.refuse_output(output))?;
+    arguments.output.as_deref().map_or(Ok(()), |output| report.refuse_place(output))?;
     let token = arguments.credentials.token()?;
     if arguments.ranges.are_wanted(&urls)? {
         given.engine.refuse_choices("downloads in ranges")?;
@@ -178,6 +178,7 @@ async fn download(
     let named = file_name(url).unwrap_or_else(|| "index.html".into());
     let place = arguments.output.clone().unwrap_or_else(|| named.into());
     let name = place.display().to_string();
+    report.refuse_place(&place)?;
     let file = Transfer::download(url, &place);
     let target = match target(place, arguments.resume) {
         Ok(target) => target,

@@ -226,6 +226,7 @@ async fn fetch(
     let started = Instant::now();
     let place = job.output.map_or_else(|| named.into(), Path::to_path_buf);
     let name = place.display().to_string();
+    report.refuse_place(&place)?;
     let file = Transfer::download(url, &place);
     let (target, is_stream) = match target(place, job.resume) {
         Ok(target) => target,

@@ -64,6 +64,7 @@ impl Many {
     ) -> Result<(), Failure> {
         let (started, count, is_quiet, most_at_once) =
             (Instant::now(), self.files.len(), self.is_quiet, self.most_at_once);
+        self.files.iter().try_for_each(|file| report.refuse_place(&file.place))?;
         let mut outcome = Outcome::default();
         // No interface leads to this host itself.
         let (here, elsewhere): (Vec<_>, Vec<_>) = self.files.into_iter().partition(|file| is_here(&file.url));

@@ -30,7 +30,11 @@ pub(super) struct ReportArguments {
 
 /// What has happened so far. It outlives the work, which a signal may end anywhere.
 #[derive(Debug, Default)]
-pub(super) struct TransferReport(RefCell<Outcome>);
+pub(super) struct TransferReport {
+    outcome: RefCell<Outcome>,
+    /// The files that reports go to, and by which option.
+    files: Vec<(&'static str, PathBuf)>,
+}
 
 impl ReportArguments {
     /// Does a transfer and says what became of it, whatever that is. `has_output` says that standard output gets a file.
@@ -44,17 +48,24 @@ impl ReportArguments {
                 "--json: standard output gets the file already; expected --json-file FILE, or another --output",
             ));
         }
-        if self.page.is_some() && self.page == self.json_file {
+        let named = [("--json-file", &self.json_file), ("--report", &self.page)];
+        let named = named.into_iter().filter_map(|(option, file)| Some((option, file.as_deref()?)));
+        let report = TransferReport {
+            files: named.map(|(option, file)| (option, resolved(file))).collect(),
+            ..TransferReport::default()
+        };
+        if let [(_, one), (_, other)] = &*report.files
+            && one == other
+        {
             return Err(Failure::input("--report and --json-file name one file; expected two"));
         }
         [&self.json_file, &self.page].into_iter().flatten().try_for_each(|file| check_writable(file))?;
-        let report = TransferReport::default();
         let outcome = work(&report);
         // With --dry-run there is nothing to tell.
         if matches!(outcome, Err(Failure::Exit(0))) {
             return outcome;
         }
-        let mut report = report.0.into_inner();
+        let mut report = report.outcome.into_inner();
         report.error = outcome.as_ref().err().map(in_words);
         match (self.write(&report), outcome) {
             (written, Ok(())) => written,
@@ -67,26 +78,15 @@ impl ReportArguments {
         }
     }
 
-    /// No report goes where the file does.
-    pub(super) fn refuse_output(&self, output: &Path) -> Result<(), Failure> {
-        let files = [("--json-file", &self.json_file), ("--report", &self.page)];
-        match files.into_iter().find(|(_, file)| file.as_deref() == Some(output)) {
-            Some((option, _)) => {
-                Err(Failure::Input(format!("{option} and --output name one file; expected two")))
-            }
-            None => Ok(()),
-        }
-    }
-
     fn write(&self, report: &Outcome) -> Result<(), Failure> {
-        if let Some(file) = &self.page {
-            write_file(file, transfer_page::page(report))?;
-        }
-        if let Some(file) = &self.json_file {
+        // Where one can't be written, the others can.
+        let page = self.page.as_ref().map_or(Ok(()), |file| write_file(file, transfer_page::page(report)));
+        let object = self.json_file.as_ref().map_or(Ok(()), |file| {
             let text = serde_json::to_string_pretty(report).map_err(Failure::run)?;
-            write_file(file, harmless_json(&text) + "\n")?;
-        }
-        if self.json { print_json(report) } else { Ok(()) }
+            write_file(file, harmless_json(&text) + "\n")
+        });
+        let printed = if self.json { print_json(report) } else { Ok(()) };
+        page.and(object).and(printed)
     }
 }
 
@@ -134,10 +134,32 @@ fn shown(url: &url::Url) -> String {
     url.to_string()
 }
 
+/// The same for one name in one folder, however it is written.
+fn resolved(place: &Path) -> PathBuf {
+    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (folder.canonicalize(), place.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => place.into(),
+    }
+}
+
 impl TransferReport {
+    /// No report goes where a file does that is to come: one would replace the other.
+    pub(super) fn refuse_place(&self, place: &Path) -> Result<(), Failure> {
+        match self.files.iter().find(|(_, file)| *file == resolved(place)) {
+            Some((option, _)) => {
+                let place = place.display();
+                Err(Failure::Input(format!(
+                    "{place} is the file of {option}, too; expected another name for one"
+                )))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Takes note of what carries the connections.
     pub(super) fn note_engine(&self, name: &'static str) {
-        self.0.borrow_mut().engine = Some(name);
+        self.outcome.borrow_mut().engine = Some(name);
     }
 
     /// Takes note of a file: `bytes` went over the network. A sum is that of both ends; none was compared if it is none.
@@ -146,7 +168,7 @@ impl TransferReport {
             Ok(digest) => (digest, None),
             Err(failure) => (None, Some(in_words(failure))),
         };
-        let mut outcome = self.0.borrow_mut();
+        let mut outcome = self.outcome.borrow_mut();
         let playback = file.history.as_ref().and_then(|history| history.playback(None));
         let is_drawn = outcome.files.len() < transfer_page::MOST_DRAWN;
         outcome.files.push(FileOutcome {
@@ -165,17 +187,17 @@ impl TransferReport {
 
     /// Takes note of bytes that came over an interface now, and that no engine carried.
     pub(super) fn note_bytes(&self, interface: &str, bytes: u64) {
-        self.0.borrow_mut().rates.note(interface, bytes);
+        self.outcome.borrow_mut().rates.note(interface, bytes);
     }
 
     /// Takes note of what went over each interface, of bytes that no engine carried.
     pub(super) fn note_range_shares(&self, shares: Shares) {
-        self.0.borrow_mut().shares = Some(shares);
+        self.outcome.borrow_mut().shares = Some(shares);
     }
 
     /// Takes note of what went over each interface.
     pub(super) fn note_shares(&self, begun: &Begun, engine: &Engine) {
-        let mut report = self.0.borrow_mut();
+        let mut report = self.outcome.borrow_mut();
         report.shares = begun.shares(engine);
         report.fallback = begun.fallback(engine);
         if let Some(rates) = begun.rates(engine) {

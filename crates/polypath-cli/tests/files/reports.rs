@@ -68,11 +68,12 @@ fn a_page_has_each_file_and_needs_nothing_else() {
     for (words, wanted) in [
         (&["--report", "/nonexistent/x"][..], "/nonexistent/x: can't be written"),
         (&["--report", "x", "--json-file", "x"], "name one file"),
-        (&["--report", "x", "-o", "x"], "name one file"),
+        (&["--report", "x", "-o", "./x"], "the file of --report, too"),
     ] {
         site.fails(&[&["get"], words, &[&big]].concat(), 2, wanted);
     }
     site.fails(&["get", &big, "--report"], 2, "--report");
+    site.fails(&["get", &big, "--json-file", "big.bin"], 1, "the file of --json-file, too");
     let page = |name: &str| fs::read_to_string(site.out(name)).expect("a page");
     let output = site.succeeds(&["get", "-q", "--json", "--report", "one.html", "-o", "<b>.bin", &big]);
     let one = page("one.html");

@@ -35,7 +35,7 @@ use super::network::{Interruption, block_on_saving};
 use super::range_ways::{Offer, Ways};
 use super::ranges::look_at_interfaces;
 use super::watch::Telling;
-use super::{Failure, check_writable, harmless, write_file};
+use super::{Failure, check_writable, complain, harmless, write_file};
 use crate::web::without_user;
 
 /// How often the page's figures are written.
@@ -179,9 +179,13 @@ impl Arguments {
             Ok(Err(error)) => Some(error.to_string()),
             Err(_) => Some("what came can't be written".into()),
         };
-        if let Some(file) = &self.report {
+        let written = self.report.as_ref().map_or(Ok(()), |file| {
             let page = report::page(&shown_url, &name, shown.borrow().record(), cause.as_deref());
-            write_file(file, page)?;
+            write_file(file, page)
+        });
+        // What became of the stream is told all the same.
+        if let Err(Failure::Input(message) | Failure::Run(message)) = &written {
+            complain(message);
         }
         let summary = match outcome? {
             Ok(summary) => Some(summary),
@@ -197,7 +201,7 @@ impl Arguments {
             shown.borrow().tell_summary(&name, &summary);
         }
         if is_stopped {
-            return Ok(());
+            return written.map_err(|_| Failure::Exit(1));
         }
         // Somebody still plays what came.
         interruption
@@ -210,6 +214,7 @@ impl Arguments {
                 }
             })
             .await
+            .and(written.map_err(|_| Failure::Exit(1)))
     }
 }
 

@@ -31,6 +31,9 @@ pub(super) struct Record {
     pub(super) behind_live: Course,
     pub(super) startup_s: Option<f64>,
     pub(super) stalls: Vec<Stall>,
+    /// All of those that are over, kept or not, in seconds.
+    stalled_s: f64,
+    stalled_from_s: Option<f64>,
     pub(super) stall_count: usize,
     pub(super) left_out: u64,
     pub(super) bytes: u64,
@@ -63,6 +66,8 @@ impl Record {
             behind_live: Course::new(FIGURES_BIN_S),
             startup_s: None,
             stalls: Vec::new(),
+            stalled_s: 0.0,
+            stalled_from_s: None,
             stall_count: 0,
             left_out: 0,
             bytes: 0,
@@ -127,12 +132,19 @@ impl Record {
         {
             last.to_s = Some(at_s);
         }
+        self.stalled_s += self.stalled_from_s.take().map_or(0.0, |from_s| at_s - from_s);
         if state == State::Stalled {
             self.stall_count += 1;
+            self.stalled_from_s = Some(at_s);
             if self.stalls.len() < MOST_STALLS {
                 self.stalls.push(Stall { from_s: at_s, to_s: None });
             }
         }
+    }
+
+    /// How long all stalls have lasted until then, in seconds.
+    pub(super) fn stalled_s(&self, end_s: f64) -> f64 {
+        self.stalled_s + self.stalled_from_s.map_or(0.0, |from_s| end_s - from_s)
     }
 
     /// What is there to play now.

@@ -99,7 +99,7 @@ fn summary(url: &str, record: &Record, cause: Option<&str>) -> String {
 }
 
 fn headlines(record: &Record, end_s: f64) -> Vec<(String, String)> {
-    let stalled_s: f64 = record.stalls.iter().map(|stall| stall.to_s.unwrap_or(end_s) - stall.from_s).sum();
+    let stalled_s = record.stalled_s(end_s);
     let startup = record.startup_s.map_or("–".into(), |startup_s| format!("{startup_s:.1} s"));
     let stalls = match record.stall_count {
         0 => "no stall".to_string(),
