@@ -1,8 +1,8 @@
 //! HTTP/2, for those who ask for it inside TLS.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -78,9 +78,8 @@ impl Slots {
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     begun: AtomicU64,
-    /// Bodies on their way.
-    bodies: AtomicUsize,
-    pieces: AtomicU64,
+    /// Those on their way.
+    bodies: Mutex<Vec<BodySeen>>,
     /// This end has kept the client waiting.
     held_up: Arc<AtomicBool>,
 }
@@ -95,13 +94,43 @@ impl Activity {
     }
 }
 
+/// A body on its way, and what was seen of it.
+#[derive(Debug)]
+struct BodySeen {
+    pieces: Arc<AtomicU64>,
+    /// When it was looked at last.
+    seen: u64,
+    /// For how long the client has taken nothing of it.
+    stuck: Duration,
+}
+
+impl Activity {
+    fn bodies(&self) -> MutexGuard<'_, Vec<BodySeen>> {
+        self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the client has taken nothing of a body for too long, though it takes others. Looked at after `passed`.
+    fn is_stuck(&self, passed: Duration) -> bool {
+        let was_held_up = self.held_up.swap(false, Ordering::Relaxed);
+        let mut is_stuck = false;
+        for body in &mut *self.bodies() {
+            let pieces = body.pieces.load(Ordering::Relaxed);
+            let has_moved = was_held_up || pieces != body.seen;
+            body.seen = pieces;
+            body.stuck = if has_moved { Duration::ZERO } else { body.stuck + passed };
+            is_stuck |= body.stuck >= BODY_LIMIT;
+        }
+        is_stuck
+    }
+}
+
 /// What is to be done with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Leave,
     /// Nobody has asked for anything.
     Finish,
-    /// The client takes nothing of what it has asked for, or does not go although it was told to.
+    /// The client takes nothing of something that it has asked for, or does not go although it was told to.
     End,
 }
 
@@ -110,24 +139,18 @@ pub(super) enum Verdict {
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     idle: Duration,
-    stuck: Duration,
     is_finishing: bool,
     begun: u64,
-    pieces: u64,
 }
 
 impl Watch {
     /// What has come of the last `passed`, with so many requests under way now.
     pub(super) fn look(&mut self, passed: Duration, under_way: usize, activity: &Activity) -> Verdict {
         let begun = activity.begun.load(Ordering::Relaxed);
-        let pieces = activity.pieces.load(Ordering::Relaxed);
         let is_idle = under_way == 0 && begun == self.begun;
-        let has_moved = activity.held_up.swap(false, Ordering::Relaxed) || pieces != self.pieces;
-        let is_stuck = activity.bodies.load(Ordering::Relaxed) > 0 && !has_moved;
-        (self.begun, self.pieces) = (begun, pieces);
+        self.begun = begun;
         self.idle = if is_idle { self.idle + passed } else { Duration::ZERO };
-        self.stuck = if is_stuck { self.stuck + passed } else { Duration::ZERO };
-        if self.stuck >= BODY_LIMIT {
+        if activity.is_stuck(passed) {
             return Verdict::End;
         }
         if self.idle < HEADER_LIMIT {
@@ -143,6 +166,7 @@ pub(super) struct Pieces {
     body: Body,
     rest: Bytes,
     activity: Arc<Activity>,
+    pieces: Arc<AtomicU64>,
     _answering: (Request, Option<OwnedSemaphorePermit>),
 }
 
@@ -152,14 +176,15 @@ impl Pieces {
         activity: Arc<Activity>,
         answering: (Request, Option<OwnedSemaphorePermit>),
     ) -> Body {
-        activity.bodies.fetch_add(1, Ordering::Relaxed);
-        Self { body, rest: Bytes::new(), activity, _answering: answering }.boxed()
+        let pieces = Arc::new(AtomicU64::new(0));
+        activity.bodies().push(BodySeen { pieces: pieces.clone(), seen: 0, stuck: Duration::ZERO });
+        Self { body, rest: Bytes::new(), activity, pieces, _answering: answering }.boxed()
     }
 }
 
 impl Drop for Pieces {
     fn drop(&mut self) {
-        self.activity.bodies.fetch_sub(1, Ordering::Relaxed);
+        self.activity.bodies().retain(|body| !Arc::ptr_eq(&body.pieces, &self.pieces));
     }
 }
 
@@ -181,7 +206,7 @@ impl HttpBody for Pieces {
                 Err(other) => return Poll::Ready(Some(Ok(other))),
             }
         }
-        self.activity.pieces.fetch_add(1, Ordering::Relaxed);
+        self.pieces.fetch_add(1, Ordering::Relaxed);
         let bytes = self.rest.len().min(PIECE_BYTES);
         let piece = self.rest.split_to(bytes);
         Poll::Ready(Some(Ok(Frame::data(piece))))
@@ -253,6 +278,22 @@ mod tests {
             Verdict::Leave,
             "a body that is none any more"
         );
+    }
+
+    #[tokio::test]
+    async fn a_body_that_moves_hides_none_that_is_stuck() {
+        let (mut watch, activity) = (Watch::default(), Arc::new(Activity::default()));
+        let requests = Requests::default();
+        let body = || Pieces::of(full(vec![0; 1 << 20]), activity.clone(), (requests.begin(), None));
+        let (mut moving, stuck) = (body(), body());
+        let looks = BODY_LIMIT.as_secs() / LOOK.as_secs();
+        for look in 1..=looks {
+            moving.frame().await.expect("more").expect("no error");
+            let wanted = if look < looks { Verdict::Leave } else { Verdict::End };
+            assert_eq!(watch.look(LOOK, 2, &activity), wanted, "at look {look}");
+        }
+        drop(stuck);
+        assert_eq!(watch.look(LOOK, 1, &activity), Verdict::Leave);
     }
 
     #[tokio::test]

@@ -150,6 +150,42 @@ async fn whoever_opens_no_window_is_let_go() {
 }
 
 #[tokio::test]
+async fn requests_that_are_taken_back_unseen_end_the_connection() {
+    let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+        let length = (payload.len() as u32).to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    };
+    let (headers, reset, settings, go_away) = (1, 3, 4, 7);
+    let ends = 0x05;
+    // GET, https, /, and localhost, in the words of HPACK.
+    let fields = [&[0x82, 0x87, 0x84, 0x41, 9], &b"localhost"[..]].concat();
+    let mut sent = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(settings, 0, 0, &[])].concat();
+    for stream in (1..400).step_by(2) {
+        sent.extend(frame(headers, ends, stream, &fields));
+        sent.extend(frame(reset, 0, stream, &8_u32.to_be_bytes()));
+    }
+    let site = Site::new().await;
+    let mut connection = site.connect().await;
+    connection.write_all(&sent).await.expect("room");
+    let mut came = Vec::new();
+    // It may end with a reset, behind what it says.
+    let _ = connection.read_to_end(&mut came).await;
+    let mut rest = &*came;
+    let mut reason = None;
+    while let [a, b, c, kind, _, _, _, _, _, payload @ ..] = rest {
+        let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        let (payload, behind) = payload.split_at(length.min(payload.len()));
+        if *kind == go_away {
+            reason = payload.get(4..8).map(<[u8]>::to_vec);
+        }
+        rest = behind;
+    }
+    let enhance_your_calm = 11_u32.to_be_bytes().to_vec();
+    assert_eq!(reason, Some(enhance_your_calm));
+    assert_eq!(site.fetched().await, BYTES, "an honest one is served");
+}
+
+#[tokio::test]
 async fn requests_that_are_taken_back_at_once_cost_little() {
     let site = Site::new().await;
     let (send, connection) = site.client(1 << 20).await;
