@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use crate::web::{Client, Download, Target, Verify, without_user};
 use clap::Args;
 use polypath_config::Policies;
-use polypath_system::console;
+use polypath_netsetup::abilities::Interfaces;
+use polypath_system::{Namespace, console};
 use url::Url;
 
 use super::curl_habits::CurlHabits;
@@ -135,6 +136,11 @@ fn get(given: &Arguments, policies: &Policies, report: &TransferReport) -> Resul
         report.note_shares(&begun, &engine);
         // Of a failure, one line says what there is to say.
         begun.tell(&engine, arguments.quiet || !failures.is_empty());
+        let found = Namespace::current().and_then(|namespace| Interfaces::look(&namespace));
+        let has_several = found.is_ok_and(|found| found.uplinks.len() > 1);
+        if !arguments.quiet && failures.is_empty() && has_several && begun.fallback(&engine).is_some() {
+            console::tell("with --ranges, polypath get uses all interfaces without the server's help");
+        }
         let last = failures.pop();
         failures.iter().for_each(|message| complain(message));
         last.map_or(Ok(()), |message| Err(Failure::Run(message)))

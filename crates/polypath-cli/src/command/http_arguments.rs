@@ -15,7 +15,7 @@ pub(super) struct HttpArguments {
     /// Say who asks (HTTP basic authentication)
     #[arg(short, long, value_name = "USER:PASSWORD")]
     user: Option<String>,
-    /// Go through a proxy: http:// or socks5h://
+    /// Go through a proxy: http://, which may be left out, or socks5h://
     #[arg(short = 'x', long, value_name = "URL")]
     proxy: Option<String>,
     /// Verify servers by the certificates in FILE, in place of the system's
@@ -71,7 +71,11 @@ impl HttpArguments {
 
     pub(super) fn proxy(&self) -> Result<Option<Proxy>, Failure> {
         // Read here, as the library of the command line shows what it can't read, with all secrets.
-        let proxy = self.proxy.as_deref().map(str::parse::<Proxy>).transpose();
+        let proxy = self.proxy.as_deref().map(|text| match text.contains("://") {
+            true => text.parse::<Proxy>(),
+            false => format!("http://{text}").parse(),
+        });
+        let proxy = proxy.transpose();
         proxy.map_err(|error| Failure::Input(format!("--proxy: {error}")))
     }
 

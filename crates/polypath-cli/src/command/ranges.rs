@@ -252,6 +252,10 @@ async fn fetch(
     let file = file.with_history(shown.take_history());
     drop(shown);
     let fetched = fetched.map_err(|error| failure(&name, error, interruption));
+    let file = match &fetched {
+        Ok(done) => file.that_came_from(&done.url),
+        Err(_) => file,
+    };
     report.note(file, bytes, fetched.as_ref().map(|done| sha256(&done.compared)));
     if let Some(shares) = &shares {
         report.note_range_shares(shares.clone());

@@ -108,7 +108,7 @@ fn summary(outcome: &Outcome) -> String {
         Some(error) => format!("It failed: {}", harmless(error)),
         None if outcome.files.len() != 1 => String::new(),
         None if outcome.files.iter().all(|file| file.sha256_verified) => {
-            "It is whole, and both ends have the same SHA-256".into()
+            "It is whole, and has the SHA-256 that it was to have".into()
         }
         None => "It is whole".into(),
     };

@@ -116,6 +116,11 @@ impl Transfer {
         Self { started: self.started.checked_sub(took).unwrap_or(self.started), ..self }
     }
 
+    /// From another place than the one that was asked first, where there are several.
+    pub(super) fn that_came_from(self, url: &url::Url) -> Self {
+        Self { from: shown(url), ..self }
+    }
+
     /// With when which bytes came.
     pub(super) fn with_history(self, history: Option<Box<History>>) -> Self {
         Self { history, ..self }
