@@ -39,8 +39,13 @@ pub enum Error {
         what: String,
     },
     /// A name that could lead anywhere else.
-    #[error("a file is called {0:?}; expected a name without \"..\", and no path from the root")]
+    #[error(
+        "a file is called {0:?}; expected a name without \"..\" or marks that nobody sees, and no path from the root"
+    )]
     Name(String),
+    /// A name that programs look for, and that nobody sees.
+    #[error("a file is called {0:?}, which would be hidden; expected a name that begins with no dot")]
+    Hidden(String),
     /// Nothing that could be fetched.
     #[error("it names no file with a place by http or https")]
     Empty,

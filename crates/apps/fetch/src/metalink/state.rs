@@ -112,6 +112,9 @@ impl State {
         }
         let wrong = || Error::Name(self.name.chars().take(80).collect());
         let name = plain_name(&self.name).ok_or_else(wrong)?.to_owned();
+        if name.starts_with('.') {
+            return Err(Error::Hidden(name.chars().take(80).collect()));
+        }
         self.urls.sort_by_key(|(priority, _)| *priority);
         let urls = std::mem::take(&mut self.urls).into_iter().map(|(_, url)| url).collect();
         let pieces = self.pieces.take().filter(|pieces| self.size_bytes.is_some_and(|size| pieces.fit(size)));
@@ -128,7 +131,9 @@ impl State {
 /// The last part of a name that leads nowhere else (RFC 5854 §4.1.2.1). Folders are not made.
 fn plain_name(name: &str) -> Option<&str> {
     let is_plain = |part: &str| !part.is_empty() && part != "." && part != "..";
-    let is_clear = !name.contains(|letter: char| letter.is_control() || letter == '\\');
+    // Nor may it change how the name reads.
+    let turns_text = |letter| matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_clear = !name.contains(|letter: char| letter.is_control() || letter == '\\' || turns_text(letter));
     (is_clear && name.split('/').all(is_plain)).then(|| name.rsplit('/').next())?
 }
 

@@ -44,12 +44,33 @@ fn pieces_that_do_not_make_up_the_file_are_none() {
 
 #[test]
 fn names_that_lead_elsewhere_are_refused() {
-    for name in
-        ["", "..", ".", "../a", "/etc/passwd", "a/../../b", "a//b", "a/", "a&#10;b", "a\\b", "&#27;[2J"]
-    {
+    for name in [
+        "",
+        "..",
+        ".",
+        "../a",
+        "/etc/passwd",
+        "a/../../b",
+        "a//b",
+        "a/",
+        "a&#10;b",
+        "a\\b",
+        "&#27;[2J",
+        "a&#x202e;gpj.exe",
+    ] {
         let inner = format!(r#"<file name="{name}"><url>http://192.0.2.1/a</url></file>"#);
         assert!(matches!(parse(&document(&inner)), Err(Error::Name(_))), "{name}");
     }
+}
+
+#[test]
+fn a_metalink_writes_no_hidden_file() {
+    for name in [".bashrc", "dir/.profile", "..."] {
+        let inner = format!(r#"<file name="{name}"><url>http://192.0.2.1/a</url></file>"#);
+        assert!(matches!(parse(&document(&inner)), Err(Error::Hidden(_))), "{name}");
+    }
+    let inner = r#"<file name=".dir/a.b"><url>http://192.0.2.1/a</url></file>"#;
+    assert_eq!(parse(&document(inner)).expect("a Metalink")[0].name, "a.b");
 }
 
 #[test]
