@@ -9,6 +9,9 @@ use crate::shown::without_user;
 /// brings.
 const MOST_AT_ONCE: usize = 4;
 
+/// A server that answers so often and brings the file no further is of no use.
+const MOST_TURNS_IN_VAIN: u32 = 3;
+
 /// Places of one file, by numbers in the order in which they were given. The first one is the one that was asked for.
 #[derive(Debug)]
 pub(super) struct Sources {
@@ -17,6 +20,8 @@ pub(super) struct Sources {
     lead: usize,
     /// One after the other, as pieces of several did not fit together.
     is_one_by_one: bool,
+    /// The most that was there at a time.
+    most_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -29,6 +34,8 @@ struct Source {
     cause: Option<String>,
     /// When it led: a number that grows.
     turn: usize,
+    /// How often it has answered since there was more than ever, and has added nothing.
+    in_vain: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +58,12 @@ impl Sources {
                     version: None,
                     cause: None,
                     turn: 0,
+                    in_vain: 0,
                 });
             }
         }
         all[0].state = State::Engaged;
-        Self { all, lead: 0, is_one_by_one: false }
+        Self { all, lead: 0, is_one_by_one: false, most_bytes: 0 }
     }
 
     /// Begins with another one, of which a part is there.
@@ -116,6 +124,19 @@ impl Sources {
         let source = &mut self.all[number];
         source.state = if is_for_good { State::LeftOut } else { State::Away };
         source.cause = Some(cause);
+    }
+
+    /// The one that leads has answered, and so much of the file is there now. Servers that take turns without end bring it no further:
+    /// true if this one has had its turns.
+    pub(super) fn note_turn(&mut self, bytes: u64) -> bool {
+        if bytes > self.most_bytes {
+            self.most_bytes = bytes;
+            self.all.iter_mut().for_each(|source| source.in_vain = 0);
+            return false;
+        }
+        let lead = &mut self.all[self.lead];
+        lead.in_vain += 1;
+        lead.in_vain >= MOST_TURNS_IN_VAIN
     }
 
     /// Another one leads, as the one that did is of no use, now or for good: the one whose last turn is the longest ago.
@@ -185,6 +206,17 @@ mod tests {
         let url = |number: usize| Url::parse(&format!("http://192.0.2.{number}/")).expect("a URL");
         let mirrors: Vec<Url> = (1..count).chain([1, 0]).map(url).collect();
         Sources::new(url(0), &mirrors)
+    }
+
+    #[test]
+    fn servers_that_take_turns_bring_it_further_or_have_an_end() {
+        let mut sources = sources(2);
+        assert!(!sources.note_turn(200));
+        let turns = (0..).map(|_| {
+            let is_over = sources.note_turn(200);
+            sources.give_up_lead("silent".into(), is_over)
+        });
+        assert_eq!(turns.take_while(Option::is_some).count(), 5, "three of each");
     }
 
     #[test]

@@ -95,7 +95,9 @@ impl Transfer<'_> {
         let is_news = !self.sources.was_given_up(self.sources.lead());
         let text = error.to_string();
         let text = text.strip_prefix(&format!("{}: ", self.shown_url())).unwrap_or(&text).to_owned();
-        let mut next = self.sources.give_up_lead(format!("{name}: {text}"), !is_silent && !is_mixed);
+        let is_over = self.has_answer && self.sources.note_turn(self.schedule.received().len_bytes());
+        let is_for_good = !is_silent && !is_mixed || is_over;
+        let mut next = self.sources.give_up_lead(format!("{name}: {text}"), is_for_good);
         while let Some(number) = next.filter(|number| !self.may_lead(*number)) {
             let cause = "it is not by https, and no digest says what the file is";
             next = self.sources.give_up_lead(format!("{}: {cause}", self.sources.name(number)), true);
