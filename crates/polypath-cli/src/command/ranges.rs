@@ -103,7 +103,8 @@ impl RangeArguments {
             for url in job.urls {
                 let found = wanted(job, url, &options, &offer, interruption).await;
                 let results = match found {
-                    Ok(wanted) => {
+                    Ok((wanted, left_out)) => {
+                        failures.extend(left_out);
                         let mut results = Vec::new();
                         for (name, url, options) in &wanted {
                             let result = fetch(job, (name, url), options, &offer, interruption, report).await;
@@ -191,19 +192,21 @@ pub(super) fn look_at_interfaces(asked: &Asked, what: &str) -> Result<(), Failur
     Ok(())
 }
 
-/// The files that a URL stands for: names, places, and how each is fetched.
+/// The files that a URL stands for: names, places, and how each is fetched; and what is left out of them.
 async fn wanted(
     job: &Job<'_>,
     url: &Url,
     options: &Options,
     offer: &Offer,
     interruption: &Interruption,
-) -> Result<Vec<(String, Url, Options)>, Failure> {
+) -> Result<(Vec<(String, Url, Options)>, Option<String>), Failure> {
     if !range_metalink::is_one(url) {
         let named = file_name(url).unwrap_or_else(|| "index.html".into());
-        return Ok(vec![(named, url.clone(), options.clone())]);
+        return Ok((vec![(named, url.clone(), options.clone())], None));
     }
-    let files = range_metalink::read(url, options, offer, interruption).await?;
+    let metalink = range_metalink::read(url, options, offer, interruption).await?;
+    let left_out = range_metalink::left_out(&metalink, url);
+    let files = metalink.files;
     if files.len() > 1 && (job.output.is_some() || !options.digests.is_empty()) {
         let problem = "--output and --checksum are of one file; expected a Metalink of one with them";
         return Err(Failure::input(problem));
@@ -212,7 +215,7 @@ async fn wanted(
         let (place, options) = range_metalink::options_of(&file, url, options);
         (file.name, place, options)
     };
-    Ok(files.into_iter().map(of_file).collect())
+    Ok((files.into_iter().map(of_file).collect(), left_out))
 }
 
 async fn fetch(

@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::file::{Error, File};
+use super::file::{Error, File, Metalink};
 use crate::answer::{Digest, DigestAlgorithm};
 use crate::download::Pieces;
 
@@ -19,7 +19,7 @@ const ALGORITHMS: [DigestAlgorithm; 2] = [DigestAlgorithm::Sha512, DigestAlgorit
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    files: Vec<File>,
+    found: Metalink,
     name: String,
     size_bytes: Option<u64>,
     digests: Vec<Digest>,
@@ -44,8 +44,8 @@ impl State {
         match open[..] {
             [root] if root != "metalink" => return Err(format!("the root is {root:.40}; expected metalink")),
             ["metalink", "file"] => {
-                let files = std::mem::take(&mut self.files);
-                *self = Self { files, name: value("name").unwrap_or_default().into(), ..Self::default() };
+                let found = std::mem::take(&mut self.found);
+                *self = Self { found, name: value("name").unwrap_or_default().into(), ..Self::default() };
             }
             ["metalink", "file", "hash"] => self.kind = kind(),
             ["metalink", "file", "url"] => {
@@ -107,24 +107,37 @@ impl State {
     }
 
     fn end_file(&mut self) -> Result<(), Error> {
-        if self.urls.is_empty() || self.files.len() >= MAX_FILES {
+        if self.urls.is_empty() {
+            self.found.placeless.push(self.shown_name());
             return Ok(());
         }
-        let wrong = || Error::Name(self.name.chars().take(80).collect());
+        if self.found.files.len() >= MAX_FILES {
+            self.found.beyond += 1;
+            return Ok(());
+        }
+        let wrong = || Error::Name(self.shown_name());
         let name = plain_name(&self.name).ok_or_else(wrong)?.to_owned();
         if name.starts_with('.') {
-            return Err(Error::Hidden(name.chars().take(80).collect()));
+            return Err(Error::Hidden(self.shown_name()));
+        }
+        // Their folders are not made: one would take the place of the other.
+        if self.found.files.iter().any(|file| file.name == name) {
+            return Err(Error::Twice(self.shown_name()));
         }
         self.urls.sort_by_key(|(priority, _)| *priority);
         let urls = std::mem::take(&mut self.urls).into_iter().map(|(_, url)| url).collect();
         let pieces = self.pieces.take().filter(|pieces| self.size_bytes.is_some_and(|size| pieces.fit(size)));
         let digests = std::mem::take(&mut self.digests);
-        self.files.push(File { name, size_bytes: self.size_bytes, digests, pieces, urls });
+        self.found.files.push(File { name, size_bytes: self.size_bytes, digests, pieces, urls });
         Ok(())
     }
 
-    pub(super) fn finish(self) -> Result<Vec<File>, Error> {
-        if self.files.is_empty() { Err(Error::Empty) } else { Ok(self.files) }
+    pub(super) fn finish(self) -> Result<Metalink, Error> {
+        if self.found.files.is_empty() { Err(Error::Empty) } else { Ok(self.found) }
+    }
+
+    fn shown_name(&self) -> String {
+        self.name.chars().take(80).collect()
     }
 }
 

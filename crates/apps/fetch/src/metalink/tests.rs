@@ -8,7 +8,7 @@ fn document(inner: &str) -> String {
 #[test]
 fn a_file_has_its_places_by_priority_and_what_it_has_to_be() {
     let (whole, piece) = ("0a".repeat(32), "0b".repeat(32));
-    let files = parse(&document(&format!(
+    let Metalink { files, placeless, .. } = parse(&document(&format!(
         r#"<!-- of two files --><file name="dir/a.iso"><size>300</size><identity>a &amp; b</identity>
         <hash type="md5">00</hash><hash type="sha-256">{whole}</hash>
         <pieces length="200" type="sha-256"><hash>{piece}</hash><hash>{piece}</hash></pieces>
@@ -17,6 +17,7 @@ fn a_file_has_its_places_by_priority_and_what_it_has_to_be() {
         <file name="no places"/><file name="b"><url>http://192.0.2.1/b</url></file>"#
     )))
     .expect("a Metalink");
+    assert_eq!(placeless, ["no places"]);
     let [a, b] = &files[..] else { panic!("{files:?}") };
     let urls: Vec<&str> = a.urls.iter().map(url::Url::as_str).collect();
     assert_eq!(urls, ["http://192.0.2.1/a", "https://192.0.2.2/a", "http://192.0.2.3/a?x=1&y=2"]);
@@ -37,7 +38,7 @@ fn pieces_that_do_not_make_up_the_file_are_none() {
             <url>http://192.0.2.1/a</url></file>"#,
             hash.repeat(count)
         );
-        let files = parse(&document(&inner)).expect("a Metalink");
+        let files = parse(&document(&inner)).expect("a Metalink").files;
         assert_eq!(files[0].pieces.is_some(), is_there, "{length} {count}");
     }
 }
@@ -70,7 +71,19 @@ fn a_metalink_writes_no_hidden_file() {
         assert!(matches!(parse(&document(&inner)), Err(Error::Hidden(_))), "{name}");
     }
     let inner = r#"<file name=".dir/a.b"><url>http://192.0.2.1/a</url></file>"#;
-    assert_eq!(parse(&document(inner)).expect("a Metalink")[0].name, "a.b");
+    assert_eq!(parse(&document(inner)).expect("a Metalink").files[0].name, "a.b");
+}
+
+#[test]
+fn no_file_is_lost_without_a_word() {
+    let file = |name: &str| format!(r#"<file name="{name}"><url>http://192.0.2.1/a</url></file>"#);
+    for (one, two) in [("a/README", "b/README"), ("a", "a")] {
+        let both = document(&(file(one) + &file(two)));
+        assert_eq!(parse(&both), Err(Error::Twice(two.into())));
+    }
+    let many: String = (0..1002).map(|number| file(&number.to_string())).collect();
+    let found = parse(&document(&many)).expect("a Metalink");
+    assert_eq!((found.files.len(), found.beyond, found.placeless.len()), (1000, 2, 0));
 }
 
 #[test]
@@ -94,5 +107,5 @@ fn what_is_none_or_too_much_is_an_error() {
     }
     // Too many places are left out, not taken.
     let many = format!(r#"<file name="a">{}</file>"#, "<url>http://192.0.2.1/a</url>".repeat(500));
-    assert_eq!(parse(&document(&many)).expect("a Metalink")[0].urls.len(), 100);
+    assert_eq!(parse(&document(&many)).expect("a Metalink").files[0].urls.len(), 100);
 }
