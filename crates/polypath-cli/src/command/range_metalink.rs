@@ -97,7 +97,10 @@ pub(super) fn options_of(file: &File, metalink: &Url, options: &Options) -> (Url
 
 fn read_here(place: &Path) -> io::Result<Vec<u8>> {
     use std::io::Read as _;
-    let file = std::fs::File::open(place)?;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    // A pipe would make us wait.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(place)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is no file"));
     }

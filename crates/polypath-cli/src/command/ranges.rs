@@ -230,6 +230,12 @@ async fn fetch(
     let place = job.output.map_or_else(|| named.into(), Path::to_path_buf);
     let name = place.display().to_string();
     report.refuse_place(&place)?;
+    // A Metalink from elsewhere chose the name: it replaces nothing.
+    if options.home.is_some() && job.output.is_none() && !job.resume && place.exists() {
+        let problem =
+            "is there already, and the Metalink chose that name; expected -o FILE, or that file away";
+        return Err(Failure::Input(format!("{name} {problem}")));
+    }
     let file = Transfer::download(url, &place);
     let (target, is_stream) = match target(place, job.resume) {
         Ok(target) => target,
@@ -239,6 +245,12 @@ async fn fetch(
             return Err(failure);
         }
     };
+    if is_stream && options.pieces.is_some() && options.digests.is_empty() {
+        let problem = "the Metalink has digests of pieces alone, which nobody can compare on the way to standard output";
+        let failure = Failure::Input(format!("{name}: {problem}; expected -o FILE"));
+        report.note(file, 0, Err(&failure));
+        return Err(failure);
+    }
     if !job.is_quiet
         && let Target::File { place, resume } = &target
     {

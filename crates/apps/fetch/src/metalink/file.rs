@@ -60,6 +60,17 @@ pub enum Error {
     /// The name of another file too.
     #[error("{0:?} has the name of another file, as folders are not made; expected each name once")]
     Twice(String),
+    /// What a file has to be can't be read, and nobody would compare it.
+    #[error("{name:?}: its {what} can't be read")]
+    Unreadable {
+        /// Of the file.
+        name: String,
+        /// What of it.
+        what: &'static str,
+    },
+    /// The digests of its pieces are of use to nobody.
+    #[error("{0:?}: its pieces don't make up the file, or are too many or too long")]
+    Pieces(String),
     /// Nothing that could be fetched.
     #[error("it names no file with a place by http or https")]
     Empty,

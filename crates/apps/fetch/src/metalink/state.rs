@@ -39,7 +39,10 @@ impl State {
     pub(super) fn begin(&mut self, open: &[String], attributes: &[(String, String)]) -> Result<(), String> {
         let value =
             |name: &str| attributes.iter().find(|(known, _)| known == name).map(|(_, value)| &**value);
-        let kind = || ALGORITHMS.into_iter().find(|known| value("type") == Some(known.name()));
+        let is_kind = |known: &DigestAlgorithm| {
+            value("type").is_some_and(|kind| kind.eq_ignore_ascii_case(known.name()))
+        };
+        let kind = || ALGORITHMS.into_iter().find(is_kind);
         let open: Vec<&str> = open.iter().map(String::as_str).collect();
         match open[..] {
             [root] if root != "metalink" => return Err(format!("the root is {root:.40}; expected metalink")),
@@ -65,12 +68,14 @@ impl State {
     pub(super) fn end(&mut self, open: &[String], text: &str) -> Result<(), Error> {
         let open: Vec<&str> = open.iter().map(String::as_str).collect();
         match open[..] {
-            ["metalink", "file", "size"] => self.size_bytes = text.parse().ok(),
+            ["metalink", "file", "size"] => {
+                let size = text.parse().map_err(|_| self.unreadable("size"))?;
+                self.size_bytes = Some(size);
+            }
             ["metalink", "file", "hash"] => {
-                if let Some(algorithm) = self.kind
-                    && let Some(value) = hex(text, algorithm)
-                    && self.digests.iter().all(|known| known.algorithm != algorithm)
-                {
+                let Some(algorithm) = self.kind else { return Ok(()) };
+                let value = hex(text, algorithm).ok_or_else(|| self.unreadable("hash"))?;
+                if self.digests.iter().all(|known| known.algorithm != algorithm) {
                     self.digests.push(Digest { algorithm, value });
                 }
             }
@@ -82,28 +87,30 @@ impl State {
                 }
             }
             ["metalink", "file", "pieces", "hash"] => {
-                // One that can't be read would make those behind it be of other pieces.
-                let digest = self.piece_kind.and_then(|kind| hex(text, kind)).unwrap_or_default();
-                if self.piece_digests.len() <= MAX_PIECES {
-                    self.piece_digests.push(digest);
+                let Some(kind) = self.piece_kind else { return Ok(()) };
+                let digest = hex(text, kind).ok_or_else(|| self.unreadable("hash of a piece"))?;
+                if self.piece_digests.len() >= MAX_PIECES {
+                    return Err(Error::Pieces(self.shown_name()));
                 }
+                self.piece_digests.push(digest);
             }
-            ["metalink", "file", "pieces"] => self.end_pieces(),
+            ["metalink", "file", "pieces"] => self.end_pieces()?,
             ["metalink", "file"] => self.end_file()?,
             _ => {}
         }
         Ok(())
     }
 
-    fn end_pieces(&mut self) {
+    fn end_pieces(&mut self) -> Result<(), Error> {
         let digests = std::mem::take(&mut self.piece_digests);
-        let is_whole = digests.len() <= MAX_PIECES && digests.iter().all(|digest| !digest.is_empty());
-        let (Some(algorithm), Some(bytes), true) = (self.piece_kind, self.piece_bytes, is_whole) else {
-            return;
-        };
-        if self.pieces.is_none() {
-            self.pieces = Pieces::new(algorithm, bytes, digests);
-        }
+        let Some(algorithm) = self.piece_kind.filter(|_| self.pieces.is_none()) else { return Ok(()) };
+        let pieces = self.piece_bytes.and_then(|bytes| Pieces::new(algorithm, bytes, digests));
+        self.pieces = Some(pieces.ok_or_else(|| Error::Pieces(self.shown_name()))?);
+        Ok(())
+    }
+
+    fn unreadable(&self, what: &'static str) -> Error {
+        Error::Unreadable { name: self.shown_name(), what }
     }
 
     fn end_file(&mut self) -> Result<(), Error> {
@@ -126,7 +133,11 @@ impl State {
         }
         self.urls.sort_by_key(|(priority, _)| *priority);
         let urls = std::mem::take(&mut self.urls).into_iter().map(|(_, url)| url).collect();
-        let pieces = self.pieces.take().filter(|pieces| self.size_bytes.is_some_and(|size| pieces.fit(size)));
+        let pieces = self.pieces.take();
+        let do_fit = |size| pieces.as_ref().is_none_or(|pieces| pieces.fit(size));
+        if !self.size_bytes.is_none_or(do_fit) {
+            return Err(Error::Pieces(self.shown_name()));
+        }
         let digests = std::mem::take(&mut self.digests);
         self.found.files.push(File { name, size_bytes: self.size_bytes, digests, pieces, urls });
         Ok(())
@@ -143,7 +154,7 @@ impl State {
 
 /// The last part of a name that leads nowhere else (RFC 5854 §4.1.2.1). Folders are not made.
 fn plain_name(name: &str) -> Option<&str> {
-    let is_plain = |part: &str| !part.is_empty() && part != "." && part != "..";
+    let is_plain = |part: &str| !["", ".", "..", "-"].contains(&part);
     // Nor may it change how the name reads.
     let turns_text = |letter| matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let is_clear = !name.contains(|letter: char| letter.is_control() || letter == '\\' || turns_text(letter));

@@ -27,19 +27,34 @@ fn a_file_has_its_places_by_priority_and_what_it_has_to_be() {
 }
 
 #[test]
-fn pieces_that_do_not_make_up_the_file_are_none() {
-    let piece = "0b".repeat(32);
-    let hash = format!("<hash>{piece}</hash>");
-    for (length, count, is_there) in
-        [("200", 2, true), ("200", 1, false), ("200", 3, false), ("0", 2, false), ("x", 2, false)]
-    {
-        let inner = format!(
-            r#"<file name="a"><size>300</size><pieces length="{length}" type="sha-256">{}</pieces>
-            <url>http://192.0.2.1/a</url></file>"#,
-            hash.repeat(count)
-        );
-        let files = parse(&document(&inner)).expect("a Metalink").files;
-        assert_eq!(files[0].pieces.is_some(), is_there, "{length} {count}");
+fn what_a_file_has_to_be_is_read_or_an_error() {
+    let digest = "0b".repeat(32);
+    let hash = format!("<hash>{digest}</hash>");
+    let pieces = |length: &str, hashes: String| {
+        format!(r#"<size>300</size><pieces length="{length}" type="sha-256">{hashes}</pieces>"#)
+    };
+    let wrong = |hash: &str| format!(r#"<hash type="sha-256">{hash}</hash>"#);
+    for (inner, is_read) in [
+        (pieces("200", hash.repeat(2)), true),
+        (pieces("200", hash.clone()), false),
+        (pieces("200", hash.repeat(3)), false),
+        (pieces("0", hash.repeat(2)), false),
+        (pieces("x", hash.repeat(2)), false),
+        (pieces("200", hash.clone() + "<hash>0b</hash>"), false),
+        // Without a size, they are compared when that is known.
+        (pieces("200", hash.repeat(2)).replace("<size>300</size>", ""), true),
+        (wrong(&digest).replace("sha-256", "SHA-256"), true),
+        (wrong(&digest[1..]), false),
+        (wrong(&digest.replace("0b", "0x")), false),
+        ("<size>-1</size>".to_owned(), false),
+        (r#"<hash type="md5">what</hash>"#.to_owned(), true),
+    ] {
+        let document = document(&format!(r#"<file name="a">{inner}<url>http://192.0.2.1/a</url></file>"#));
+        let found = parse(&document);
+        assert_eq!(found.is_ok(), is_read, "{inner} {found:?}");
+        let Ok(found) = found else { continue };
+        assert_eq!(found.files[0].pieces.is_some(), inner.contains("pieces"), "{inner}");
+        assert_eq!(found.files[0].digests.len(), usize::from(inner.contains("SHA-256")), "{inner}");
     }
 }
 
@@ -49,6 +64,7 @@ fn names_that_lead_elsewhere_are_refused() {
         "",
         "..",
         ".",
+        "-",
         "../a",
         "/etc/passwd",
         "a/../../b",
