@@ -105,6 +105,66 @@ fn why_a_file_came_over_one_interface_is_told() {
 }
 
 #[test]
+fn cookies_are_sent_and_kept_where_they_belong() {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::fs::MetadataExt as _;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let url = format!("http://{}/file", listener.local_addr().expect("an address"));
+    // It gives a file to each request, and the last word is a refusal.
+    let serving = std::thread::spawn(move || {
+        let answers = [
+            "200 OK\r\nSet-Cookie: s=1; HttpOnly",
+            "200 OK\r\nSet-Cookie: s=2; HttpOnly; Max-Age=1000",
+            "403 No\r\nSet-Cookie: t=1",
+        ];
+        answers.map(|answer| {
+            // A connection may be made in advance, and be of no use.
+            let (mut stream, asked) = loop {
+                let (mut stream, _) = listener.accept().expect("a connection");
+                let (mut asked, mut buffer) = (Vec::new(), [0; 1024]);
+                while !asked.ends_with(b"\r\n\r\n")
+                    && let Ok(read @ 1..) = stream.read(&mut buffer)
+                {
+                    asked.extend_from_slice(&buffer[..read]);
+                }
+                if asked.ends_with(b"\r\n\r\n") {
+                    break (stream, asked);
+                }
+            };
+            let head = format!("HTTP/1.1 {answer}\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+            stream.write_all(head.as_bytes()).expect("room");
+            let asked = String::from_utf8(asked).expect("text");
+            asked.lines().find_map(|line| line.strip_prefix("Cookie: ")).map(str::to_owned)
+        })
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let (out, jar) = (folder.path().join("out"), folder.path().join("jar"));
+    let name = jar.to_str().expect("a name");
+    let words: [&[&str]; 3] = [
+        &["--ranges", "-c", name],
+        &["--ranges", "-b", name, "-b", "a=b", "--cookie-jar", name],
+        &["--ranges", "--cookie", name, "-c", name],
+    ];
+    let kept = words.map(|words| {
+        let output = get(words, &out, &url).output().expect("polypath");
+        assert_eq!(output.status.success(), words[1] != "--cookie", "{}", said(&output));
+        let mode = fs::metadata(&jar).expect("a jar").mode() & 0o777;
+        assert_eq!(mode, 0o600);
+        fs::read_to_string(&jar).expect("a jar")
+    });
+    let sent = serving.join().expect("a server");
+    assert_eq!(sent, [None, Some("s=1; a=b".into()), Some("s=2".into())]);
+    assert!(kept[0].contains("#HttpOnly_127.0.0.1\tFALSE\t/\tFALSE\t0\ts\t1\n"), "{}", kept[0]);
+    // What was there is kept after a failure too. By http, nobody knows who refused.
+    assert!(kept[1].contains("\ts\t2\n") && kept[2] == kept[1], "{kept:?}");
+    // Without ranges there are no cookies.
+    let output = get(&["-b", "a=b"], &out, &url).output().expect("polypath");
+    assert!(said(&output).contains("--cookie is for downloads in ranges"), "{}", said(&output));
+    let output = get(&["--ranges", "-c", "-"], &out, &url).output().expect("polypath");
+    assert!(said(&output).contains("--cookie-jar: -: "), "{}", said(&output));
+}
+
+#[test]
 fn many_files_come_at_once_and_the_one_that_fails_is_told() {
     let Some(site) = Site::new_or_skip("many downloads at once") else { return };
     let out = site.lab.folder().join("many");

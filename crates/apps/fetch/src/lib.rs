@@ -4,6 +4,8 @@
 
 pub mod answer;
 #[cfg(feature = "net")]
+pub mod cookies;
+#[cfg(feature = "net")]
 pub mod download;
 pub mod exchange;
 pub mod http1;

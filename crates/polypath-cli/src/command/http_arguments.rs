@@ -6,6 +6,7 @@ use clap::Args;
 use polypath_fetch::net::{Proxy, Tls, TlsOptions};
 
 use super::Failure;
+use super::http_cookies::{CookieArguments, KeptCookies};
 
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct HttpArguments {
@@ -30,11 +31,13 @@ pub(super) struct HttpArguments {
     /// Ask by HTTP/2, if the URL is https:// and the server speaks it
     #[arg(long, overrides_with = "http1")]
     http2: bool,
+    #[command(flatten)]
+    cookies: CookieArguments,
 }
 
 impl HttpArguments {
     /// The options, and whether they are given.
-    pub(super) fn given(&self) -> [(&'static str, bool); 7] {
+    pub(super) fn given(&self) -> [(&'static str, bool); 9] {
         [
             ("--header", !self.fields.is_empty()),
             ("--user", self.user.is_some()),
@@ -43,6 +46,8 @@ impl HttpArguments {
             ("--insecure", self.insecure),
             ("--http1.1", self.http1),
             ("--http2", self.http2),
+            ("--cookie", self.cookies.are_given()),
+            ("--cookie-jar", self.cookies.are_kept()),
         ]
     }
 
@@ -79,6 +84,11 @@ impl HttpArguments {
         proxy.map_err(|error| Failure::Input(format!("--proxy: {error}")))
     }
 
+    /// The cookies that are there, and where they go at the end.
+    pub(super) fn cookies(&self) -> Result<KeptCookies, Failure> {
+        self.cookies.open(self.insecure)
+    }
+
     /// The fields of every request.
     pub(super) fn fields(&self) -> Result<Vec<(String, String)>, Failure> {
         let fields: Result<Vec<_>, _> = self.fields.iter().map(|text| parse_field(text)).collect();
@@ -86,6 +96,7 @@ impl HttpArguments {
         if let Some(user) = &self.user {
             fields.push(("Authorization".into(), basic(user)));
         }
+        fields.extend(self.cookies.data()?.map(|data| ("Cookie".into(), data)));
         Ok(fields)
     }
 }

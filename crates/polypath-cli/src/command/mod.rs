@@ -38,6 +38,8 @@ mod history;
 #[cfg(feature = "full")]
 mod http_arguments;
 #[cfg(feature = "full")]
+mod http_cookies;
+#[cfg(feature = "full")]
 mod incomplete;
 #[cfg(feature = "full")]
 mod interfaces;

@@ -89,10 +89,11 @@ impl RangeArguments {
     pub(super) fn get(&self, job: &Job<'_>, report: &TransferReport) -> Result<(), Failure> {
         let tls = self.http.tls()?;
         look_at_interfaces(&job.asked, "downloads in ranges")?;
-        let options = self.options(job)?;
+        let cookies = self.http.cookies()?;
+        let options = Options { cookies: cookies.cookies(), ..self.options(job)? };
         let proxy = self.http.proxy()?;
         let many = if self.parallel && job.urls.len() > 1 { Some(self.many(job)?) } else { None };
-        block_on_saving(async |interruption| {
+        cookies.end(block_on_saving(async |interruption| {
             let _ignored = survive_file_size_limit().map_err(Failure::run)?;
             report.note_engine("ranges");
             let offer = Offer { tls, proxy, asked: job.asked.clone(), pool: Pool::default() };
@@ -103,8 +104,7 @@ impl RangeArguments {
             for url in job.urls {
                 let found = wanted(job, url, &options, &offer, interruption).await;
                 let results = match found {
-                    Ok((wanted, left_out)) => {
-                        failures.extend(left_out);
+                    Ok(wanted) => {
                         let mut results = Vec::new();
                         for (name, url, options) in &wanted {
                             let result = fetch(job, (name, url), options, &offer, interruption, report).await;
@@ -130,7 +130,7 @@ impl RangeArguments {
             let last = failures.pop();
             failures.iter().for_each(|message| complain(message));
             last.map_or(Ok(()), |message| Err(Failure::Run(message)))
-        })
+        }))
     }
 
     /// Several at the same time.
@@ -192,21 +192,19 @@ pub(super) fn look_at_interfaces(asked: &Asked, what: &str) -> Result<(), Failur
     Ok(())
 }
 
-/// The files that a URL stands for: names, places, and how each is fetched; and what is left out of them.
+/// The files that a URL stands for: names, places, and how each is fetched.
 async fn wanted(
     job: &Job<'_>,
     url: &Url,
     options: &Options,
     offer: &Offer,
     interruption: &Interruption,
-) -> Result<(Vec<(String, Url, Options)>, Option<String>), Failure> {
+) -> Result<Vec<(String, Url, Options)>, Failure> {
     if !range_metalink::is_one(url) {
         let named = file_name(url).unwrap_or_else(|| "index.html".into());
-        return Ok((vec![(named, url.clone(), options.clone())], None));
+        return Ok(vec![(named, url.clone(), options.clone())]);
     }
-    let metalink = range_metalink::read(url, options, offer, interruption).await?;
-    let left_out = range_metalink::left_out(&metalink, url);
-    let files = metalink.files;
+    let files = range_metalink::read(url, options, offer, interruption).await?;
     if files.len() > 1 && (job.output.is_some() || !options.digests.is_empty()) {
         let problem = "--output and --checksum are of one file; expected a Metalink of one with them";
         return Err(Failure::input(problem));
@@ -215,7 +213,7 @@ async fn wanted(
         let (place, options) = range_metalink::options_of(&file, url, options);
         (file.name, place, options)
     };
-    Ok((files.into_iter().map(of_file).collect(), left_out))
+    Ok(files.into_iter().map(of_file).collect())
 }
 
 async fn fetch(
@@ -230,12 +228,6 @@ async fn fetch(
     let place = job.output.map_or_else(|| named.into(), Path::to_path_buf);
     let name = place.display().to_string();
     report.refuse_place(&place)?;
-    // A Metalink from elsewhere chose the name: it replaces nothing.
-    if options.home.is_some() && job.output.is_none() && !job.resume && place.exists() {
-        let problem =
-            "is there already, and the Metalink chose that name; expected -o FILE, or that file away";
-        return Err(Failure::Input(format!("{name} {problem}")));
-    }
     let file = Transfer::download(url, &place);
     let (target, is_stream) = match target(place, job.resume) {
         Ok(target) => target,
@@ -245,12 +237,6 @@ async fn fetch(
             return Err(failure);
         }
     };
-    if is_stream && options.pieces.is_some() && options.digests.is_empty() {
-        let problem = "the Metalink has digests of pieces alone, which nobody can compare on the way to standard output";
-        let failure = Failure::Input(format!("{name}: {problem}; expected -o FILE"));
-        report.note(file, 0, Err(&failure));
-        return Err(failure);
-    }
     if !job.is_quiet
         && let Target::File { place, resume } = &target
     {

@@ -6,6 +6,7 @@ use url::Url;
 
 use super::pieces::Pieces;
 use crate::answer::Digest;
+use crate::cookies::Cookies;
 use crate::playback::History;
 use crate::schedule::Sizing;
 
@@ -14,6 +15,8 @@ use crate::schedule::Sizing;
 pub struct Options {
     /// Fields of every request, such as `Authorization`; that one, and cookies, only for the host of the first URL.
     pub fields: Vec<(String, String)>,
+    /// Cookies that are sent where they belong, and taken from answers that are believed. Without, only [`Self::fields`] has some.
+    pub cookies: Option<Cookies>,
     /// Other places of the file. Pieces of several are mixed only where the whole is compared with a digest that a person gave, or the
     /// server of the first URL by https.
     pub mirrors: Vec<Url>,
@@ -45,6 +48,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             fields: Vec::new(),
+            cookies: None,
             mirrors: Vec::new(),
             home: None,
             size_bytes: None,

@@ -281,7 +281,7 @@ mod tests {
             let (commands, receiver) = mpsc::unbounded_channel();
             let (events, mut told) = mpsc::channel(16);
             let url = Url::parse("http://example.org/file").expect("a URL");
-            let asking = Asking { url, fields: Vec::new() };
+            let asking = Asking { url, fields: Vec::new(), cookies: None };
             let keeping = tokio::spawn(keep(0, Arc::new(Connecting(connected)), asking, receiver, events));
             let mut server = servers.recv().await.expect("a connection");
             for id in 0..2 {

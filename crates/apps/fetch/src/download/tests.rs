@@ -1,5 +1,6 @@
 //! Downloads from servers of all kinds, over two ways that both lead through the loopback interface.
 
+mod cookies;
 mod http2;
 mod many;
 mod mirrors;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use polypath_units::BitRate;
 
+use crate::cookies::Cookies;
 use crate::manifest::{Presentation, Quality, Segment, TrackKind};
 use crate::schedule::Sizing;
 use crate::stream::adaptation::AdaptationPolicy;
@@ -16,6 +17,8 @@ use crate::stream::{Buffering, State};
 pub struct Options {
     /// Fields of every request, such as `Authorization`; that one, and cookies, only for the host of the manifest's URL.
     pub fields: Vec<(String, String)>,
+    /// Cookies that are sent where they belong, and taken from answers that are believed. Without, only [`Self::fields`] has some.
+    pub cookies: Option<Cookies>,
     /// How much is asked for at once.
     pub sizing: Sizing,
     /// Who chooses qualities.
@@ -31,6 +34,7 @@ impl Default for Options {
         use polypath_units::Duration as Span;
         Self {
             fields: Vec::new(),
+            cookies: None,
             sizing: Sizing::in_order(),
             adaptation: AdaptationPolicy::default(),
             buffering: Buffering {

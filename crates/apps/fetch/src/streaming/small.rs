@@ -11,6 +11,7 @@ use url::Url;
 use super::error::StreamError;
 use crate::answer::is_of_pages;
 use crate::answer::{Answer, AskedRange, Extent};
+use crate::cookies::Noted;
 use crate::download::Dial;
 use crate::download::asking::RequestFields;
 use crate::download::link::Link;
@@ -85,7 +86,7 @@ impl Fetcher {
             if let Some((number, way)) = waiting.next() {
                 let (way, fields, url, limit) = (way.clone(), self.fields.clone(), url.clone(), self.limit);
                 attempts.spawn(async move {
-                    let got = timeout(limit, over(&*way, number, &fields, url.clone(), range)).await;
+                    let got = timeout(limit, over(&*way, number, fields.apart(), url.clone(), range)).await;
                     got.unwrap_or_else(|_| {
                         let cause = format!("{}: no answer within {} s", way.name(), limit.as_secs().max(1));
                         Err(Failed { has_answered: false, error: fetch_error(&url, cause) })
@@ -96,8 +97,11 @@ impl Fetcher {
             tokio::select! {
                 Some(ended) = attempts.join_next() => {
                     let has_answered = match ended {
-                        Ok(Ok(file)) => match read(&file) {
-                            Ok(value) => return Ok((file, value)),
+                        Ok(Ok((file, noted))) => match read(&file) {
+                            Ok(value) => {
+                                self.fields.note_all_cookies(&noted);
+                                return Ok((file, value));
+                            }
                             Err(error) => {
                                 note(&mut errors, error);
                                 true
@@ -182,17 +186,21 @@ enum Got {
     Elsewhere(Url),
 }
 
+/// What comes over one way, and the answers whose cookies count if it is used. `fields`: of nobody else.
 async fn over(
     way: &dyn Dial,
     number: usize,
-    fields: &RequestFields,
+    fields: RequestFields,
     url: Url,
     range: Option<AskedRange>,
-) -> Result<Small, Failed> {
-    let mut at = url.clone();
+) -> Result<(Small, Noted), Failed> {
+    let (mut at, mut noted) = (url.clone(), Noted::new());
     for _ in 0..MOST_REDIRECTS {
-        match once(way, number, fields, &at, range).await? {
-            Got::File(file) => return Ok(file),
+        let (got, head) = once(way, number, &fields, &at, range).await?;
+        fields.note_cookies(&at, &head);
+        noted.push((at, head));
+        match got {
+            Got::File(file) => return Ok((file, noted)),
             Got::Elsewhere(next) => at = next,
         }
     }
@@ -206,7 +214,7 @@ async fn once(
     fields: &RequestFields,
     url: &Url,
     range: Option<AskedRange>,
-) -> Result<Got, Failed> {
+) -> Result<(Got, http1::Head), Failed> {
     let failed = |has_answered, cause: String| Failed { has_answered, error: fetch_error(url, cause) };
     // That says over which way.
     let wire = way.dial(url).await.map_err(|error| failed(false, error.to_string()))?;
@@ -215,20 +223,19 @@ async fn once(
     let request = asking.request(way, None, field.as_deref()).map_err(|error| named(&error.to_string()))?;
     let mut link = Link::begin(wire).await;
     link.ask((), request).await;
-    let mut file: Option<(Option<String>, BytesMut)> = None;
+    let mut file: Option<(http1::Head, BytesMut)> = None;
     while let Some(event) = link.next().await {
         match event {
             http1::Event::Head { head, .. } => {
                 if redirection::is_one(&head) {
                     let to = redirection::to(&head, url).map_err(|cause| named(&cause))?;
-                    return Ok(Got::Elsewhere(to));
+                    return Ok((Got::Elsewhere(to), head));
                 }
                 let answer = Answer::read(&head, range).map_err(|error| named(&error.to_string()))?;
                 if range.is_some_and(|range| range.first > 0) && answer.extent == Extent::Whole {
                     return Err(named("the server has no ranges, and what is needed is a part of a file"));
                 }
-                let content_type = head.fields.only("content-type").map(lossy);
-                file = Some((content_type, BytesMut::new()));
+                file = Some((head, BytesMut::new()));
             }
             http1::Event::Data { bytes, .. } => {
                 let Some((_, there)) = &mut file else { continue };
@@ -238,17 +245,14 @@ async fn once(
                 there.extend_from_slice(&bytes);
             }
             http1::Event::End { .. } => {
-                let (content_type, mut bytes) = file.unwrap_or_default();
+                let Some((head, mut bytes)) = file else { break };
+                let content_type = head.fields.only("content-type").map(lossy);
                 // A server without ranges sends what is behind it, too.
                 if let Some(AskedRange { first: 0, last: Some(last) }) = range {
                     bytes.truncate(usize::try_from(last).map_or(usize::MAX, |last| last.saturating_add(1)));
                 }
-                return Ok(Got::File(Small {
-                    url: url.clone(),
-                    content_type,
-                    bytes: bytes.freeze(),
-                    way: number,
-                }));
+                let (url, bytes) = (url.clone(), bytes.freeze());
+                return Ok((Got::File(Small { url, content_type, bytes, way: number }), head));
             }
             http1::Event::Truncated { .. } | http1::Event::Unanswered { .. } => break,
         }

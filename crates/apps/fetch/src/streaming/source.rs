@@ -43,7 +43,7 @@ impl Source {
         ways: &[Arc<dyn Dial>],
     ) -> Result<Self, StreamError> {
         let began = Instant::now();
-        let fields = RequestFields::new(url.clone(), options.fields.clone());
+        let fields = RequestFields::new(url.clone(), options.fields.clone(), options.cookies.clone());
         let silence = options.silence;
         let fetcher = Fetcher::new(fields.clone(), ways.to_vec(), silence);
         let wrong = |url: &Url| {

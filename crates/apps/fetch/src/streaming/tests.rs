@@ -1,5 +1,6 @@
 //! Streams from servers of all kinds, over two ways, on one of which something else may answer.
 
+mod cookies;
 mod site;
 
 use std::sync::Arc;

@@ -96,10 +96,13 @@ pub(super) fn run(given: &Arguments, policies: &Policies) -> Result<(), Failure>
     look_at_interfaces(&asked, "streams")?;
     let offer =
         Offer { tls: arguments.http.tls()?, proxy: arguments.http.proxy()?, asked, pool: Pool::default() };
-    let options = arguments.options()?;
+    let cookies = arguments.http.cookies()?;
+    let options = Options { cookies: cookies.cookies(), ..arguments.options()? };
     let linger = seconds("--linger", arguments.linger)?;
     arguments.report.as_deref().map_or(Ok(()), check_writable)?;
-    block_on_saving(async |interruption| arguments.stream(url, &options, &offer, linger, interruption).await)
+    cookies.end(block_on_saving(async |interruption| {
+        arguments.stream(url, &options, &offer, linger, interruption).await
+    }))
 }
 
 fn parse(text: &str) -> Result<Url, Failure> {

@@ -22,7 +22,7 @@ pub(super) const ASKED: AskedRange = AskedRange { first: 0, last: Some(MOST_BYTE
 /// What was answered.
 pub(super) enum Small {
     /// The file from its beginning; all of it, if `is_whole`.
-    File { answer: Box<Answer>, bytes: Vec<Bytes>, is_whole: bool },
+    File { head: Head, answer: Box<Answer>, bytes: Vec<Bytes>, is_whole: bool },
     /// A file without any byte, of which there is no range.
     Empty,
     /// Something else, with this head.
@@ -127,5 +127,5 @@ fn small(head: Head, bytes: Vec<Bytes>, is_complete: bool) -> Small {
             Extent::Part { .. } => answer.version.total() == Some(count),
             Extent::Whole => true,
         };
-    Small::File { answer: Box::new(answer), bytes, is_whole }
+    Small::File { head, answer: Box::new(answer), bytes, is_whole }
 }

@@ -128,7 +128,8 @@ async fn ask(shared: &Shared, file: &Wanted, url: &Url) -> Asked {
         return Asked::Ended(Err(error).into());
     }
     let options = shared.options();
-    let asking = RequestFields::new(file.url.clone(), options.fields.clone()).asking(url);
+    let fields = RequestFields::new(file.url.clone(), options.fields.clone(), options.cookies.clone());
+    let asking = fields.asking(url);
     let (mut tried, mut causes) = (Vec::new(), Vec::new());
     let mut was_reached = false;
     while let Some(chosen) = shared.choose(&tried) {
@@ -145,7 +146,7 @@ async fn ask(shared: &Shared, file: &Wanted, url: &Url) -> Asked {
         // How it ended is told below.
         std::mem::forget(under_way);
         match attempted {
-            Ok((answer, took)) => return settle(shared, file, url, &chosen, answer, took).await,
+            Ok((answer, took)) => return settle(shared, (file, &fields), url, &chosen, answer, took).await,
             Err(Failed::Connecting(cause)) => {
                 shared.note_failed(chosen.at, cause.clone());
                 causes.push(cause);
@@ -226,7 +227,7 @@ async fn attempt(
 /// What becomes of an answer.
 async fn settle(
     shared: &Shared,
-    file: &Wanted,
+    (file, fields): (&Wanted, &RequestFields),
     url: &Url,
     chosen: &Chosen,
     answer: Small,
@@ -239,7 +240,8 @@ async fn settle(
             shared.note_left(chosen.at);
             Asked::NotSimple
         }
-        Small::File { answer, bytes, is_whole } if answer.version.encoding().is_none() => {
+        Small::File { head, answer, bytes, is_whole } if answer.version.encoding().is_none() => {
+            fields.note_cookies(url, &head);
             let count: u64 = bytes.iter().map(|bytes| bytes.len() as u64).sum();
             shared.note_brought(chosen.at, took, count);
             match is_whole {
@@ -269,10 +271,14 @@ async fn settle(
             }
             let shown = without_user(url);
             if !redirection::is_one(&head) {
+                fields.note_cookies_if_sure(url, &head);
                 return Asked::Ended(Err(DownloadError::Refused { url: shown, status: head.status }).into());
             }
             match redirection::to(&head, url) {
-                Ok(to) => Asked::Elsewhere(to),
+                Ok(to) => {
+                    fields.note_cookies(url, &head);
+                    Asked::Elsewhere(to)
+                }
                 Err(problem) => Asked::Ended(Err(DownloadError::Redirect { url: shown, problem }).into()),
             }
         }

@@ -44,6 +44,8 @@ pub(super) struct Behaviour {
     pub(super) status: Option<u16>,
     pub(super) location: Option<String>,
     pub(super) is_page: bool,
+    /// All answers set it.
+    pub(super) set_cookie: Option<&'static str>,
     /// It has TLS, and speaks these inside.
     pub(super) alpn: Option<&'static [&'static str]>,
 }
@@ -68,6 +70,7 @@ impl Default for Behaviour {
             status: None,
             location: None,
             is_page: false,
+            set_cookie: None,
             alpn: None,
         }
     }
@@ -199,7 +202,10 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             let request = String::from_utf8(input.drain(..end + 4).collect()).expect("text");
             shared.requests.lock().expect("a lock").push(request.clone());
             let answer = answer(&request, &shared);
-            let (head, mut body) = answer;
+            let (mut head, mut body) = answer;
+            if let (Some(cookie), Some(at)) = (shared.behaviour.set_cookie, head.find("\r\n")) {
+                head.insert_str(at, &format!("\r\nSet-Cookie: {cookie}"));
+            }
             if stream.write_all(head.as_bytes()).await.is_err() {
                 return;
             }

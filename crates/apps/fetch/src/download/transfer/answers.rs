@@ -38,6 +38,7 @@ impl Transfer<'_> {
             _ if redirection::is_one(head) && !self.has_answer => {
                 let verdict = match self.redirection(head) {
                     Ok(to) => {
+                        self.paths[at].sent_by = Some(head.clone());
                         let is_at_home = to.host() == self.url.host();
                         Verdict::Elsewhere { to, is_at_home }
                     }
@@ -46,12 +47,13 @@ impl Transfer<'_> {
                 };
                 return self.handle_verdict(at, verdict, progress).await;
             }
-            200 | 206 | 416 => {}
+            200 | 206 | 416 => self.fields.note_cookies_if_sure(&self.url, head),
             status if self.has_answer => {
                 self.give_up(at, format!("the server says {status}"), progress)?;
                 return Ok(None);
             }
             status => {
+                self.fields.note_cookies_if_sure(&self.url, head);
                 if !is_temporary(status) || self.rounds >= self.options.retries {
                     return self.handle_verdict(at, Verdict::Refused(status), progress).await;
                 }
@@ -138,6 +140,7 @@ impl Transfer<'_> {
             return Ok(None);
         }
         self.note_digests(&answer.digests)?;
+        self.fields.note_cookies(&self.url, head);
         let now = self.now();
         self.schedule.handle_head(now, self.paths[at].id, id);
         if self.has_answer {

@@ -86,6 +86,7 @@ impl Transfer<'_> {
                 progress,
             );
         }
+        self.fields.note_cookies(&self.paths[at].url, head);
         self.sources.set_version(self.paths[at].source, answer.version);
         let now = self.now();
         self.schedule.handle_head(now, self.paths[at].id, id);
@@ -129,6 +130,7 @@ impl Transfer<'_> {
         });
         match to {
             Ok(()) => {
+                self.fields.note_cookies_if_sure(&self.paths[at].url, head);
                 self.end_path(at);
                 Ok(())
             }

@@ -10,7 +10,6 @@ use url::Url;
 
 use super::brought::Brought;
 use super::state::{Asked, Path, Transfer};
-use crate::download::asking::RequestFields;
 use crate::download::error::DownloadError;
 use crate::download::options::Progress;
 use crate::download::output::{Output, unwritten};
@@ -49,8 +48,7 @@ impl Transfer<'_> {
     ) -> Result<(), DownloadError> {
         let now = self.now();
         let way = self.ways[number].clone();
-        let home = self.options.home.as_ref().unwrap_or(&self.original);
-        let asking = RequestFields::new(home.clone(), self.options.fields.clone()).asking(&url);
+        let asking = self.fields.asking(&url);
         // What can't be asked is not asked later either.
         asking.request(&*way, None, None)?;
         let id = self.schedule.add_path(now);
@@ -84,6 +82,7 @@ impl Transfer<'_> {
             is_other: false,
             has_stood_back: false,
             held: None,
+            sent_by: None,
         });
         Ok(())
     }

@@ -14,6 +14,7 @@ use super::brought::Brought;
 use super::held::Held;
 use super::speeds::Speeds;
 use crate::answer::{AskedRange, Digest, Unusable, Version, collect};
+use crate::download::asking::RequestFields;
 use crate::download::error::{DownloadError, Kept};
 use crate::download::options::{Done, Options};
 use crate::download::output::{Ordered, Output, Target, unwritten};
@@ -22,6 +23,7 @@ use crate::download::path::{Command, Told};
 use crate::download::sources::Sources;
 use crate::download::verdicts::Verdicts;
 use crate::download::way::Dial;
+use crate::http1::Head;
 use crate::playback::History;
 use crate::schedule::{PathId, Ranges, RequestId, Schedule, Sizing};
 use crate::shown::without_user;
@@ -35,6 +37,7 @@ pub(in crate::download) enum Ended {
 /// One file under way.
 pub(in crate::download) struct Transfer<'o> {
     pub(super) options: &'o Options,
+    pub(super) fields: RequestFields,
     /// What was asked for at first: an earlier attempt is known by it.
     pub(super) original: Url,
     pub(super) url: Url,
@@ -125,6 +128,8 @@ pub(super) struct Path {
     pub(super) has_stood_back: bool,
     /// The whole file, while others may say better.
     pub(super) held: Option<Held>,
+    /// What sends elsewhere, while others may say better.
+    pub(super) sent_by: Option<Head>,
 }
 
 impl Path {
@@ -198,9 +203,11 @@ impl<'o> Transfer<'o> {
         }
         let sizing = options.sizing.clone().unwrap_or(best);
         let now = time::Instant::now();
+        let home = options.home.as_ref().unwrap_or(&url);
         let history = History::resumed(Instant::ZERO, left.ranges.clone());
         Ok(Self {
             options,
+            fields: RequestFields::new(home.clone(), options.fields.clone(), options.cookies.clone()),
             original: url.clone(),
             url: sources.url(left.of).clone(),
             sources,
@@ -317,17 +324,8 @@ impl<'o> Transfer<'o> {
     /// Compares what is all there with what is known of it.
     pub(in crate::download) async fn compare(&mut self) -> Result<(), DownloadError> {
         let total_bytes = self.schedule.total_bytes().unwrap_or(0);
-        let compared = match self.compare_with_what_is_told(total_bytes).await {
-            Ok(()) => self.output.compare(total_bytes, &self.digests).await,
-            wrong => wrong,
-        };
-        let is_wrong = |error: &DownloadError| {
-            matches!(
-                error,
-                DownloadError::Digest { .. } | DownloadError::Piece { .. } | DownloadError::Answer { .. }
-            )
-        };
-        if compared.as_ref().is_err_and(is_wrong)
+        let compared = self.output.compare(total_bytes, &self.digests).await;
+        if matches!(compared, Err(DownloadError::Digest { .. }))
             && let Output::File(file) = &self.output
         {
             // Nobody goes on with it.

@@ -48,8 +48,12 @@ impl Transfer<'_> {
         progress: &mut impl FnMut(Progress),
     ) -> Result<Option<Ended>, DownloadError> {
         match self.verdicts.decide() {
-            Some((_, Verdict::Elsewhere { to, .. })) => {
+            Some((at, Verdict::Elsewhere { to, .. })) => {
                 self.is_doubtful |= !self.is_sure() && self.verdicts.are_apart();
+                // Cookies of one that may be another network's would go to the server.
+                if let Some(head) = self.paths[at].sent_by.take().filter(|_| !self.is_doubtful) {
+                    self.fields.note_cookies(&self.url, &head);
+                }
                 Ok(Some(Ended::Redirected(to)))
             }
             // It may be what another network led to, or is not what a part is there of.

@@ -58,7 +58,11 @@ impl Session<'_> {
             to => to,
         };
         match to {
-            Ok(to) => self.paths[at].redirect(id, to),
+            Ok(to) => {
+                // By http, what the path says here is not compared with anything.
+                self.fields.note_cookies_if_sure(asked.at(), head);
+                self.paths[at].redirect(id, to);
+            }
             Err(cause) => {
                 self.paths[at].forget_redirection(&asked.url);
                 return self.give_up(at, fetch_error(&asked.url, cause), told);
@@ -177,6 +181,7 @@ impl Session<'_> {
         }
         let facts = Facts { url: asked.url.clone(), byte: asked.range.first, found, by: at };
         self.trust.note(&facts);
+        self.fields.note_cookies(asked.at(), head);
         let coming = self.coming.entry(unit).or_default();
         coming.facts.get_or_insert(facts);
         Ok(())
