@@ -8,7 +8,7 @@ mod tests;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 
-pub use self::file::{Error, File, MAX_BYTES};
+pub use self::file::{Error, File, MAX_BYTES, Metalink};
 use self::state::State;
 
 /// Elements within elements.
@@ -19,7 +19,7 @@ const MAX_ATTRIBUTES: usize = 32;
 const MAX_TEXT_BYTES: usize = 8192;
 
 /// Reads the files of a document.
-pub fn parse(text: &str) -> Result<Vec<File>, Error> {
+pub fn parse(text: &str) -> Result<Metalink, Error> {
     if text.len() > MAX_BYTES {
         return Err(Error::TooLong(text.len()));
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use polypath_fetch::download::{self, DownloadError, Options, Target};
-use polypath_fetch::metalink::{self, File, MAX_BYTES};
+use polypath_fetch::metalink::{self, File, MAX_BYTES, Metalink};
 use tokio::io::AsyncWrite;
 use url::Url;
 
@@ -18,6 +18,9 @@ use crate::web::without_user;
 
 /// What a Metalink says goes only to the host that it is from.
 const FOR_ONE_HOST: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+
+/// Names of files that are left out, in a line.
+const SHOWN_NAMES: usize = 5;
 
 /// Whether a URL is that of a Metalink, by its name.
 pub(super) fn is_one(url: &Url) -> bool {
@@ -42,7 +45,7 @@ pub(super) async fn read(
     options: &Options,
     offer: &Offer,
     interruption: &Interruption,
-) -> Result<Vec<File>, Failure> {
+) -> Result<Metalink, Failure> {
     let name = without_user(url.as_str()).to_string();
     let bytes = match url.to_file_path() {
         Ok(place) if url.scheme() == "file" => {
@@ -52,6 +55,25 @@ pub(super) async fn read(
     };
     let text = String::from_utf8(bytes).map_err(|_| Failure::Run(format!("{name}: it is no UTF-8")))?;
     metalink::parse(&text).map_err(|error| Failure::Run(format!("{name}: {error}")))
+}
+
+/// What of a Metalink nobody can fetch, in a line.
+pub(super) fn left_out(metalink: &Metalink, url: &Url) -> Option<String> {
+    let mut parts = Vec::new();
+    let (placeless, beyond) = (&metalink.placeless, metalink.beyond);
+    if !placeless.is_empty() {
+        let mut names: Vec<String> =
+            placeless.iter().take(SHOWN_NAMES).map(|name| format!("{name:?}")).collect();
+        if placeless.len() > SHOWN_NAMES {
+            names.push(format!("{} more", placeless.len() - SHOWN_NAMES));
+        }
+        parts.push(format!("{}, without a place by http or https", names.join(", ")));
+    }
+    if beyond > 0 {
+        parts.push(format!("{beyond} behind the first {} files", metalink.files.len()));
+    }
+    let name = without_user(url.as_str());
+    (!parts.is_empty()).then(|| format!("{name}: left out {}", parts.join("; ")))
 }
 
 /// What a file of a Metalink is fetched by: the best of its places, and the rest.
@@ -75,7 +97,10 @@ pub(super) fn options_of(file: &File, metalink: &Url, options: &Options) -> (Url
 
 fn read_here(place: &Path) -> io::Result<Vec<u8>> {
     use std::io::Read as _;
-    let file = std::fs::File::open(place)?;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    // A pipe would make us wait.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(place)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is no file"));
     }

@@ -104,7 +104,8 @@ impl RangeArguments {
             for url in job.urls {
                 let found = wanted(job, url, &options, &offer, interruption).await;
                 let results = match found {
-                    Ok(wanted) => {
+                    Ok((wanted, left_out)) => {
+                        failures.extend(left_out);
                         let mut results = Vec::new();
                         for (name, url, options) in &wanted {
                             let result = fetch(job, (name, url), options, &offer, interruption, report).await;
@@ -192,19 +193,21 @@ pub(super) fn look_at_interfaces(asked: &Asked, what: &str) -> Result<(), Failur
     Ok(())
 }
 
-/// The files that a URL stands for: names, places, and how each is fetched.
+/// The files that a URL stands for: names, places, and how each is fetched; and what is left out of them.
 async fn wanted(
     job: &Job<'_>,
     url: &Url,
     options: &Options,
     offer: &Offer,
     interruption: &Interruption,
-) -> Result<Vec<(String, Url, Options)>, Failure> {
+) -> Result<(Vec<(String, Url, Options)>, Option<String>), Failure> {
     if !range_metalink::is_one(url) {
         let named = file_name(url).unwrap_or_else(|| "index.html".into());
-        return Ok(vec![(named, url.clone(), options.clone())]);
+        return Ok((vec![(named, url.clone(), options.clone())], None));
     }
-    let files = range_metalink::read(url, options, offer, interruption).await?;
+    let metalink = range_metalink::read(url, options, offer, interruption).await?;
+    let left_out = range_metalink::left_out(&metalink, url);
+    let files = metalink.files;
     if files.len() > 1 && (job.output.is_some() || !options.digests.is_empty()) {
         let problem = "--output and --checksum are of one file; expected a Metalink of one with them";
         return Err(Failure::input(problem));
@@ -213,7 +216,7 @@ async fn wanted(
         let (place, options) = range_metalink::options_of(&file, url, options);
         (file.name, place, options)
     };
-    Ok(files.into_iter().map(of_file).collect())
+    Ok((files.into_iter().map(of_file).collect(), left_out))
 }
 
 async fn fetch(
@@ -228,6 +231,12 @@ async fn fetch(
     let place = job.output.map_or_else(|| named.into(), Path::to_path_buf);
     let name = place.display().to_string();
     report.refuse_place(&place)?;
+    // A Metalink from elsewhere chose the name: it replaces nothing.
+    if options.home.is_some() && job.output.is_none() && !job.resume && place.exists() {
+        let problem =
+            "is there already, and the Metalink chose that name; expected -o FILE, or that file away";
+        return Err(Failure::Input(format!("{name} {problem}")));
+    }
     let file = Transfer::download(url, &place);
     let (target, is_stream) = match target(place, job.resume) {
         Ok(target) => target,
@@ -237,6 +246,12 @@ async fn fetch(
             return Err(failure);
         }
     };
+    if is_stream && options.pieces.is_some() && options.digests.is_empty() {
+        let problem = "the Metalink has digests of pieces alone, which nobody can compare on the way to standard output";
+        let failure = Failure::Input(format!("{name}: {problem}; expected -o FILE"));
+        report.note(file, 0, Err(&failure));
+        return Err(failure);
+    }
     if !job.is_quiet
         && let Target::File { place, resume } = &target
     {

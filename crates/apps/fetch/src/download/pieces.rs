@@ -34,6 +34,11 @@ impl Pieces {
         total.div_ceil(self.piece_bytes) == self.digests.len() as u64
     }
 
+    /// How many they are.
+    pub(super) fn count(&self) -> u64 {
+        self.digests.len() as u64
+    }
+
     /// The pieces of which bytes are in a range, by their numbers.
     pub(super) fn touched(&self, range: &Range<u64>) -> Range<u64> {
         range.start / self.piece_bytes..range.end.div_ceil(self.piece_bytes)

@@ -8,6 +8,17 @@ use crate::download::Pieces;
 /// Bytes of a document.
 pub const MAX_BYTES: usize = 4 << 20;
 
+/// What a Metalink tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metalink {
+    /// The files that can be fetched: at least one, each with a name of its own.
+    pub files: Vec<File>,
+    /// The names of those that have no place by http or https.
+    pub placeless: Vec<String>,
+    /// How many more there are than are read.
+    pub beyond: usize,
+}
+
 /// A file of a Metalink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
@@ -46,6 +57,20 @@ pub enum Error {
     /// A name that programs look for, and that nobody sees.
     #[error("a file is called {0:?}, which would be hidden; expected a name that begins with no dot")]
     Hidden(String),
+    /// The name of another file too.
+    #[error("{0:?} has the name of another file, as folders are not made; expected each name once")]
+    Twice(String),
+    /// What a file has to be can't be read, and nobody would compare it.
+    #[error("{name:?}: its {what} can't be read")]
+    Unreadable {
+        /// Of the file.
+        name: String,
+        /// What of it.
+        what: &'static str,
+    },
+    /// The digests of its pieces are of use to nobody.
+    #[error("{0:?}: its pieces don't make up the file, or are too many or too long")]
+    Pieces(String),
     /// Nothing that could be fetched.
     #[error("it names no file with a place by http or https")]
     Empty,

@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::file::{Error, File};
+use super::file::{Error, File, Metalink};
 use crate::answer::{Digest, DigestAlgorithm};
 use crate::download::Pieces;
 
@@ -19,7 +19,7 @@ const ALGORITHMS: [DigestAlgorithm; 2] = [DigestAlgorithm::Sha512, DigestAlgorit
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    files: Vec<File>,
+    found: Metalink,
     name: String,
     size_bytes: Option<u64>,
     digests: Vec<Digest>,
@@ -39,13 +39,16 @@ impl State {
     pub(super) fn begin(&mut self, open: &[String], attributes: &[(String, String)]) -> Result<(), String> {
         let value =
             |name: &str| attributes.iter().find(|(known, _)| known == name).map(|(_, value)| &**value);
-        let kind = || ALGORITHMS.into_iter().find(|known| value("type") == Some(known.name()));
+        let is_kind = |known: &DigestAlgorithm| {
+            value("type").is_some_and(|kind| kind.eq_ignore_ascii_case(known.name()))
+        };
+        let kind = || ALGORITHMS.into_iter().find(is_kind);
         let open: Vec<&str> = open.iter().map(String::as_str).collect();
         match open[..] {
             [root] if root != "metalink" => return Err(format!("the root is {root:.40}; expected metalink")),
             ["metalink", "file"] => {
-                let files = std::mem::take(&mut self.files);
-                *self = Self { files, name: value("name").unwrap_or_default().into(), ..Self::default() };
+                let found = std::mem::take(&mut self.found);
+                *self = Self { found, name: value("name").unwrap_or_default().into(), ..Self::default() };
             }
             ["metalink", "file", "hash"] => self.kind = kind(),
             ["metalink", "file", "url"] => {
@@ -65,12 +68,14 @@ impl State {
     pub(super) fn end(&mut self, open: &[String], text: &str) -> Result<(), Error> {
         let open: Vec<&str> = open.iter().map(String::as_str).collect();
         match open[..] {
-            ["metalink", "file", "size"] => self.size_bytes = text.parse().ok(),
+            ["metalink", "file", "size"] => {
+                let size = text.parse().map_err(|_| self.unreadable("size"))?;
+                self.size_bytes = Some(size);
+            }
             ["metalink", "file", "hash"] => {
-                if let Some(algorithm) = self.kind
-                    && let Some(value) = hex(text, algorithm)
-                    && self.digests.iter().all(|known| known.algorithm != algorithm)
-                {
+                let Some(algorithm) = self.kind else { return Ok(()) };
+                let value = hex(text, algorithm).ok_or_else(|| self.unreadable("hash"))?;
+                if self.digests.iter().all(|known| known.algorithm != algorithm) {
                     self.digests.push(Digest { algorithm, value });
                 }
             }
@@ -82,55 +87,74 @@ impl State {
                 }
             }
             ["metalink", "file", "pieces", "hash"] => {
-                // One that can't be read would make those behind it be of other pieces.
-                let digest = self.piece_kind.and_then(|kind| hex(text, kind)).unwrap_or_default();
-                if self.piece_digests.len() <= MAX_PIECES {
-                    self.piece_digests.push(digest);
+                let Some(kind) = self.piece_kind else { return Ok(()) };
+                let digest = hex(text, kind).ok_or_else(|| self.unreadable("hash of a piece"))?;
+                if self.piece_digests.len() >= MAX_PIECES {
+                    return Err(Error::Pieces(self.shown_name()));
                 }
+                self.piece_digests.push(digest);
             }
-            ["metalink", "file", "pieces"] => self.end_pieces(),
+            ["metalink", "file", "pieces"] => self.end_pieces()?,
             ["metalink", "file"] => self.end_file()?,
             _ => {}
         }
         Ok(())
     }
 
-    fn end_pieces(&mut self) {
+    fn end_pieces(&mut self) -> Result<(), Error> {
         let digests = std::mem::take(&mut self.piece_digests);
-        let is_whole = digests.len() <= MAX_PIECES && digests.iter().all(|digest| !digest.is_empty());
-        let (Some(algorithm), Some(bytes), true) = (self.piece_kind, self.piece_bytes, is_whole) else {
-            return;
-        };
-        if self.pieces.is_none() {
-            self.pieces = Pieces::new(algorithm, bytes, digests);
-        }
-    }
-
-    fn end_file(&mut self) -> Result<(), Error> {
-        if self.urls.is_empty() || self.files.len() >= MAX_FILES {
-            return Ok(());
-        }
-        let wrong = || Error::Name(self.name.chars().take(80).collect());
-        let name = plain_name(&self.name).ok_or_else(wrong)?.to_owned();
-        if name.starts_with('.') {
-            return Err(Error::Hidden(name.chars().take(80).collect()));
-        }
-        self.urls.sort_by_key(|(priority, _)| *priority);
-        let urls = std::mem::take(&mut self.urls).into_iter().map(|(_, url)| url).collect();
-        let pieces = self.pieces.take().filter(|pieces| self.size_bytes.is_some_and(|size| pieces.fit(size)));
-        let digests = std::mem::take(&mut self.digests);
-        self.files.push(File { name, size_bytes: self.size_bytes, digests, pieces, urls });
+        let Some(algorithm) = self.piece_kind.filter(|_| self.pieces.is_none()) else { return Ok(()) };
+        let pieces = self.piece_bytes.and_then(|bytes| Pieces::new(algorithm, bytes, digests));
+        self.pieces = Some(pieces.ok_or_else(|| Error::Pieces(self.shown_name()))?);
         Ok(())
     }
 
-    pub(super) fn finish(self) -> Result<Vec<File>, Error> {
-        if self.files.is_empty() { Err(Error::Empty) } else { Ok(self.files) }
+    fn unreadable(&self, what: &'static str) -> Error {
+        Error::Unreadable { name: self.shown_name(), what }
+    }
+
+    fn end_file(&mut self) -> Result<(), Error> {
+        if self.urls.is_empty() {
+            self.found.placeless.push(self.shown_name());
+            return Ok(());
+        }
+        if self.found.files.len() >= MAX_FILES {
+            self.found.beyond += 1;
+            return Ok(());
+        }
+        let wrong = || Error::Name(self.shown_name());
+        let name = plain_name(&self.name).ok_or_else(wrong)?.to_owned();
+        if name.starts_with('.') {
+            return Err(Error::Hidden(self.shown_name()));
+        }
+        // Their folders are not made: one would take the place of the other.
+        if self.found.files.iter().any(|file| file.name == name) {
+            return Err(Error::Twice(self.shown_name()));
+        }
+        self.urls.sort_by_key(|(priority, _)| *priority);
+        let urls = std::mem::take(&mut self.urls).into_iter().map(|(_, url)| url).collect();
+        let pieces = self.pieces.take();
+        let do_fit = |size| pieces.as_ref().is_none_or(|pieces| pieces.fit(size));
+        if !self.size_bytes.is_none_or(do_fit) {
+            return Err(Error::Pieces(self.shown_name()));
+        }
+        let digests = std::mem::take(&mut self.digests);
+        self.found.files.push(File { name, size_bytes: self.size_bytes, digests, pieces, urls });
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> Result<Metalink, Error> {
+        if self.found.files.is_empty() { Err(Error::Empty) } else { Ok(self.found) }
+    }
+
+    fn shown_name(&self) -> String {
+        self.name.chars().take(80).collect()
     }
 }
 
 /// The last part of a name that leads nowhere else (RFC 5854 §4.1.2.1). Folders are not made.
 fn plain_name(name: &str) -> Option<&str> {
-    let is_plain = |part: &str| !part.is_empty() && part != "." && part != "..";
+    let is_plain = |part: &str| !["", ".", "..", "-"].contains(&part);
     // Nor may it change how the name reads.
     let turns_text = |letter| matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let is_clear = !name.contains(|letter: char| letter.is_control() || letter == '\\' || turns_text(letter));

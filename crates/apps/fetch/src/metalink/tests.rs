@@ -8,7 +8,7 @@ fn document(inner: &str) -> String {
 #[test]
 fn a_file_has_its_places_by_priority_and_what_it_has_to_be() {
     let (whole, piece) = ("0a".repeat(32), "0b".repeat(32));
-    let files = parse(&document(&format!(
+    let Metalink { files, placeless, .. } = parse(&document(&format!(
         r#"<!-- of two files --><file name="dir/a.iso"><size>300</size><identity>a &amp; b</identity>
         <hash type="md5">00</hash><hash type="sha-256">{whole}</hash>
         <pieces length="200" type="sha-256"><hash>{piece}</hash><hash>{piece}</hash></pieces>
@@ -17,6 +17,7 @@ fn a_file_has_its_places_by_priority_and_what_it_has_to_be() {
         <file name="no places"/><file name="b"><url>http://192.0.2.1/b</url></file>"#
     )))
     .expect("a Metalink");
+    assert_eq!(placeless, ["no places"]);
     let [a, b] = &files[..] else { panic!("{files:?}") };
     let urls: Vec<&str> = a.urls.iter().map(url::Url::as_str).collect();
     assert_eq!(urls, ["http://192.0.2.1/a", "https://192.0.2.2/a", "http://192.0.2.3/a?x=1&y=2"]);
@@ -26,19 +27,34 @@ fn a_file_has_its_places_by_priority_and_what_it_has_to_be() {
 }
 
 #[test]
-fn pieces_that_do_not_make_up_the_file_are_none() {
-    let piece = "0b".repeat(32);
-    let hash = format!("<hash>{piece}</hash>");
-    for (length, count, is_there) in
-        [("200", 2, true), ("200", 1, false), ("200", 3, false), ("0", 2, false), ("x", 2, false)]
-    {
-        let inner = format!(
-            r#"<file name="a"><size>300</size><pieces length="{length}" type="sha-256">{}</pieces>
-            <url>http://192.0.2.1/a</url></file>"#,
-            hash.repeat(count)
-        );
-        let files = parse(&document(&inner)).expect("a Metalink");
-        assert_eq!(files[0].pieces.is_some(), is_there, "{length} {count}");
+fn what_a_file_has_to_be_is_read_or_an_error() {
+    let digest = "0b".repeat(32);
+    let hash = format!("<hash>{digest}</hash>");
+    let pieces = |length: &str, hashes: String| {
+        format!(r#"<size>300</size><pieces length="{length}" type="sha-256">{hashes}</pieces>"#)
+    };
+    let wrong = |hash: &str| format!(r#"<hash type="sha-256">{hash}</hash>"#);
+    for (inner, is_read) in [
+        (pieces("200", hash.repeat(2)), true),
+        (pieces("200", hash.clone()), false),
+        (pieces("200", hash.repeat(3)), false),
+        (pieces("0", hash.repeat(2)), false),
+        (pieces("x", hash.repeat(2)), false),
+        (pieces("200", hash.clone() + "<hash>0b</hash>"), false),
+        // Without a size, they are compared when that is known.
+        (pieces("200", hash.repeat(2)).replace("<size>300</size>", ""), true),
+        (wrong(&digest).replace("sha-256", "SHA-256"), true),
+        (wrong(&digest[1..]), false),
+        (wrong(&digest.replace("0b", "0x")), false),
+        ("<size>-1</size>".to_owned(), false),
+        (r#"<hash type="md5">what</hash>"#.to_owned(), true),
+    ] {
+        let document = document(&format!(r#"<file name="a">{inner}<url>http://192.0.2.1/a</url></file>"#));
+        let found = parse(&document);
+        assert_eq!(found.is_ok(), is_read, "{inner} {found:?}");
+        let Ok(found) = found else { continue };
+        assert_eq!(found.files[0].pieces.is_some(), inner.contains("pieces"), "{inner}");
+        assert_eq!(found.files[0].digests.len(), usize::from(inner.contains("SHA-256")), "{inner}");
     }
 }
 
@@ -48,6 +64,7 @@ fn names_that_lead_elsewhere_are_refused() {
         "",
         "..",
         ".",
+        "-",
         "../a",
         "/etc/passwd",
         "a/../../b",
@@ -70,7 +87,19 @@ fn a_metalink_writes_no_hidden_file() {
         assert!(matches!(parse(&document(&inner)), Err(Error::Hidden(_))), "{name}");
     }
     let inner = r#"<file name=".dir/a.b"><url>http://192.0.2.1/a</url></file>"#;
-    assert_eq!(parse(&document(inner)).expect("a Metalink")[0].name, "a.b");
+    assert_eq!(parse(&document(inner)).expect("a Metalink").files[0].name, "a.b");
+}
+
+#[test]
+fn no_file_is_lost_without_a_word() {
+    let file = |name: &str| format!(r#"<file name="{name}"><url>http://192.0.2.1/a</url></file>"#);
+    for (one, two) in [("a/README", "b/README"), ("a", "a")] {
+        let both = document(&(file(one) + &file(two)));
+        assert_eq!(parse(&both), Err(Error::Twice(two.into())));
+    }
+    let many: String = (0..1002).map(|number| file(&number.to_string())).collect();
+    let found = parse(&document(&many)).expect("a Metalink");
+    assert_eq!((found.files.len(), found.beyond, found.placeless.len()), (1000, 2, 0));
 }
 
 #[test]
@@ -94,5 +123,5 @@ fn what_is_none_or_too_much_is_an_error() {
     }
     // Too many places are left out, not taken.
     let many = format!(r#"<file name="a">{}</file>"#, "<url>http://192.0.2.1/a</url>".repeat(500));
-    assert_eq!(parse(&document(&many)).expect("a Metalink")[0].urls.len(), 100);
+    assert_eq!(parse(&document(&many)).expect("a Metalink").files[0].urls.len(), 100);
 }

@@ -316,6 +316,39 @@ async fn a_wrong_piece_is_fetched_anew_and_whoever_brought_it_brings_no_other() 
 }
 
 #[tokio::test]
+async fn pieces_of_an_earlier_attempt_and_of_answers_without_ranges_are_compared_too() {
+    let file = content(2_500_000);
+    let server = Server::start(file.clone(), slow()).await;
+    // Nobody knew the pieces then.
+    let mut resumed = case(&[], None);
+    let stopped = resumed.fetch_until(&server, &came(2_000_000)).await;
+    assert!(matches!(stopped, Err(DownloadError::Interrupted { .. })), "{stopped:?}");
+    let parts = resumed.folder.path().join("file.parts");
+    let mut bytes = fs::read(&parts).expect("parts");
+    bytes[100] ^= 1;
+    fs::write(&parts, bytes).expect("parts");
+    resumed.options.pieces = pieces(&file);
+    let failed = resumed.fetch(&server).await.expect_err("no file");
+    assert!(
+        matches!(failed, DownloadError::Piece { number: 0, .. }) && !resumed.place().exists(),
+        "{failed}"
+    );
+    // What is wrong is not gone on with.
+    resumed.fetch(&server).await.expect("a file");
+    assert!(resumed.has(&file));
+    // Whose length is known at the end.
+    let whole = Behaviour { has_ranges: false, is_chunked: true, ..Behaviour::default() };
+    for (content, size) in [(other(&file), None), (file[..2_000_000].to_vec(), Some(2_500_000))] {
+        let server = Server::start(content, whole.clone()).await;
+        let mut case = case(&[], None);
+        (case.options.pieces, case.options.size_bytes) = (pieces(&file).filter(|_| size.is_none()), size);
+        let failed = case.fetch(&server).await.expect_err("no file");
+        let is_known = matches!(failed, DownloadError::Piece { .. } | DownloadError::Answer { .. });
+        assert!(is_known && !case.place().exists(), "{failed}");
+    }
+}
+
+#[tokio::test]
 async fn a_file_of_another_length_than_it_is_known_to_have_is_another() {
     let file = content(300_000);
     let (first, second) = tokio::join!(

@@ -324,8 +324,17 @@ impl<'o> Transfer<'o> {
     /// Compares what is all there with what is known of it.
     pub(in crate::download) async fn compare(&mut self) -> Result<(), DownloadError> {
         let total_bytes = self.schedule.total_bytes().unwrap_or(0);
-        let compared = self.output.compare(total_bytes, &self.digests).await;
-        if matches!(compared, Err(DownloadError::Digest { .. }))
+        let compared = match self.compare_with_what_is_told(total_bytes).await {
+            Ok(()) => self.output.compare(total_bytes, &self.digests).await,
+            wrong => wrong,
+        };
+        let is_wrong = |error: &DownloadError| {
+            matches!(
+                error,
+                DownloadError::Digest { .. } | DownloadError::Piece { .. } | DownloadError::Answer { .. }
+            )
+        };
+        if compared.as_ref().is_err_and(is_wrong)
             && let Output::File(file) = &self.output
         {
             // Nobody goes on with it.
