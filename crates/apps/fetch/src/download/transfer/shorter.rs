@@ -11,7 +11,7 @@ use crate::schedule::RequestId;
 const WORTH_A_CONNECTION: u64 = 1 << 20;
 /// The same of a request whose answer ends earlier.
 const WORTH_A_REQUEST: u64 = 16 << 10;
-/// So many answers of less may come in a row: whoever halves what is asked for comes to its end within them.
+/// So many answers of less may come in a row.
 const MOST_SMALL_ANSWERS: u32 = 50;
 
 impl Transfer<'_> {
@@ -22,13 +22,14 @@ impl Transfer<'_> {
         let Some(asked) = path.asked.get_mut(&id) else { return true };
         let end = last.saturating_add(1);
         let asked_end = [asked.end, answer.version.total()].into_iter().flatten().min();
-        if asked_end.is_none_or(|asked| asked <= end) {
+        let Some(asked_end) = asked_end.filter(|asked| *asked > end) else {
             path.small_answers = 0;
             return true;
-        }
+        };
         asked.end = Some(end);
         self.schedule.handle_shorter(path.id, id, end);
-        let is_small = end - first < WORTH_A_REQUEST;
+        // Whoever brings a good part of it comes to the end soon.
+        let is_small = end - first < WORTH_A_REQUEST.min((asked_end - first) / 4);
         path.small_answers = if is_small { path.small_answers + 1 } else { 0 };
         path.small_answers <= MOST_SMALL_ANSWERS
     }
