@@ -416,6 +416,11 @@ fn a_metalink_says_where_a_file_is_and_what_it_has_to_be() {
         assert!(done.status.success(), "{}", said(&done));
         let file = folder.path().join("file.txt");
         assert_eq!(fs::read(&file).expect("the file"), b"all of it");
+        // Nobody's file is replaced under a name that a server chose.
+        fs::write(&file, "mine").expect("the file");
+        let again = run(document("file.txt"), served);
+        let is_kept = fs::read(&file).expect("the file") == b"mine";
+        assert_eq!((again.status.success(), is_kept), (!served, served), "{}", said(&again));
         fs::remove_file(file).expect("the file");
         // A name that leads elsewhere is none.
         let refused = run(document("../file.txt"), served);

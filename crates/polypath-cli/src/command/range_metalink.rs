@@ -16,9 +16,6 @@ use super::network::Interruption;
 use super::range_ways::{Offer, Ways};
 use crate::web::without_user;
 
-/// What a Metalink says goes only to the host that it is from.
-const FOR_ONE_HOST: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
-
 /// Names of files that are left out, in a line.
 const SHOWN_NAMES: usize = 5;
 
@@ -87,12 +84,14 @@ pub(super) fn options_of(file: &File, metalink: &Url, options: &Options) -> (Url
             options.digests.push(digest.clone());
         }
     }
-    if metalink.scheme() == "file" {
-        options.fields.retain(|(name, _)| !FOR_ONE_HOST.contains(&&*name.to_ascii_lowercase()));
-    } else {
-        options.home = Some(metalink.clone());
-    }
+    // What is for one host goes to that of the Metalink alone; a file here has none.
+    options.home = Some(metalink.clone());
     (file.urls[0].clone(), options)
+}
+
+/// Whether another host's Metalink says what is fetched, and how it is called.
+pub(super) fn is_from_elsewhere(options: &Options) -> bool {
+    options.home.as_ref().is_some_and(|home| home.scheme() != "file")
 }
 
 fn read_here(place: &Path) -> io::Result<Vec<u8>> {

@@ -232,7 +232,7 @@ async fn fetch(
     let name = place.display().to_string();
     report.refuse_place(&place)?;
     // A Metalink from elsewhere chose the name: it replaces nothing.
-    if options.home.is_some() && job.output.is_none() && !job.resume && place.exists() {
+    if range_metalink::is_from_elsewhere(options) && job.output.is_none() && !job.resume && place.exists() {
         let problem =
             "is there already, and the Metalink chose that name; expected -o FILE, or that file away";
         return Err(Failure::Input(format!("{name} {problem}")));
@@ -323,16 +323,11 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 fn parse_checksum(text: &str) -> Result<Digest, String> {
     let expected = "expected sha-256= or sha-512= and hexadecimal digits";
     let (kind, digits) = text.split_once('=').ok_or_else(|| format!("it names no kind; {expected}"))?;
-    let algorithms = [(DigestAlgorithm::Sha256, 32), (DigestAlgorithm::Sha512, 64)];
-    let found = algorithms.into_iter().find(|(algorithm, _)| algorithm.name().eq_ignore_ascii_case(kind));
-    let (algorithm, length) = found.ok_or_else(|| format!("\"{kind}\" is unknown; {expected}"))?;
-    let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    if !is_hex || digits.len() != 2 * length {
-        return Err(format!("{kind} has {} digits; \"{digits}\" is none", 2 * length));
-    }
-    let byte = |at: usize| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16);
-    let value: Result<Vec<u8>, _> = (0..length).map(byte).collect();
-    Ok(Digest { algorithm, value: value.map_err(|_| expected.to_string())? })
+    let algorithms = [DigestAlgorithm::Sha256, DigestAlgorithm::Sha512];
+    let found = algorithms.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(kind));
+    let algorithm = found.ok_or_else(|| format!("\"{kind}\" is unknown; {expected}"))?;
+    let wrong = || format!("{kind} has {} digits; \"{digits}\" is none", 2 * algorithm.length());
+    Digest::from_hex(algorithm, digits).ok_or_else(wrong)
 }
 
 #[cfg(test)]

@@ -25,7 +25,8 @@ impl DigestAlgorithm {
     }
 
     /// Bytes of a digest.
-    pub(crate) fn length(self) -> usize {
+    #[must_use]
+    pub fn length(self) -> usize {
         match self {
             Self::Sha256 => 32,
             Self::Sha512 => 64,
@@ -41,6 +42,20 @@ pub struct Digest {
     pub algorithm: DigestAlgorithm,
     /// Its bytes, as many as the algorithm gives.
     pub value: Vec<u8>,
+}
+
+impl Digest {
+    /// From hexadecimal digits, as many as the algorithm has; `None` if they are others.
+    #[must_use]
+    pub fn from_hex(algorithm: DigestAlgorithm, digits: &str) -> Option<Self> {
+        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let byte = |at: usize| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok();
+        if !is_hex || digits.len() != 2 * algorithm.length() {
+            return None;
+        }
+        let value = (0..algorithm.length()).map(byte).collect::<Option<Vec<u8>>>()?;
+        Some(Self { algorithm, value })
+    }
 }
 
 /// Adds what an answer tells to what is known; the error is the algorithm of a digest that is known to be another.

@@ -74,9 +74,9 @@ impl State {
             }
             ["metalink", "file", "hash"] => {
                 let Some(algorithm) = self.kind else { return Ok(()) };
-                let value = hex(text, algorithm).ok_or_else(|| self.unreadable("hash"))?;
+                let digest = Digest::from_hex(algorithm, text).ok_or_else(|| self.unreadable("hash"))?;
                 if self.digests.iter().all(|known| known.algorithm != algorithm) {
-                    self.digests.push(Digest { algorithm, value });
+                    self.digests.push(digest);
                 }
             }
             ["metalink", "file", "url"] => {
@@ -88,11 +88,12 @@ impl State {
             }
             ["metalink", "file", "pieces", "hash"] => {
                 let Some(kind) = self.piece_kind else { return Ok(()) };
-                let digest = hex(text, kind).ok_or_else(|| self.unreadable("hash of a piece"))?;
+                let digest =
+                    Digest::from_hex(kind, text).ok_or_else(|| self.unreadable("hash of a piece"))?;
                 if self.piece_digests.len() >= MAX_PIECES {
                     return Err(Error::Pieces(self.shown_name()));
                 }
-                self.piece_digests.push(digest);
+                self.piece_digests.push(digest.value);
             }
             ["metalink", "file", "pieces"] => self.end_pieces()?,
             ["metalink", "file"] => self.end_file()?,
@@ -159,10 +160,4 @@ fn plain_name(name: &str) -> Option<&str> {
     let turns_text = |letter| matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let is_clear = !name.contains(|letter: char| letter.is_control() || letter == '\\' || turns_text(letter));
     (is_clear && name.split('/').all(is_plain)).then(|| name.rsplit('/').next())?
-}
-
-fn hex(text: &str, algorithm: DigestAlgorithm) -> Option<Vec<u8>> {
-    let is_hex = text.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let byte = |at: usize| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok();
-    (is_hex && text.len() == 2 * algorithm.length()).then(|| (0..text.len() / 2).map(byte).collect())?
 }

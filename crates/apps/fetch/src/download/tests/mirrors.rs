@@ -368,9 +368,11 @@ async fn a_file_of_another_length_than_it_is_known_to_have_is_another() {
 #[tokio::test]
 async fn what_is_for_the_host_that_told_of_a_file_goes_to_no_place_of_it() {
     let server = Server::start(content(1000), Behaviour::default()).await;
-    let mut case = case(&[], None);
-    case.options.fields = vec![("Authorization".into(), "Basic x".into())];
-    case.options.home = Url::parse("https://example.org/file.meta4").ok();
-    case.fetch(&server).await.expect("a file");
-    assert!(server.requests().iter().all(|request| !request.contains("Basic x")));
+    for home in ["https://example.org/file.meta4", "file:///file.meta4"] {
+        let mut case = case(&[], None);
+        case.options.fields = vec![("Authorization".into(), "Basic x".into())];
+        case.options.home = Url::parse(home).ok();
+        case.fetch(&server).await.expect("a file");
+        assert!(server.requests().iter().all(|request| !request.contains("Basic x")), "{home}");
+    }
 }
