@@ -3,7 +3,8 @@
 //! - [`split`] gives packets to paths.
 //! - Packets that take paths of different delay overtake each other. [`reordering`] says by how much, in the terms of RFC 4737 and RFC 5236.
 //! - [`heterogeneity`] foretells it from the delays.
-//! - [`nama`] holds packets of faster paths, so that all arrive in order.
+//! - [`nama`] follows what arrives over each path, and holds packets of faster paths, so that all arrive in order.
+//! - An [`aggregator`] is what carries packets to the other end; [`aggregators`] has them by name.
 //!
 //! ```
 //! # mod polypath { pub use polypath_tunnel as tunnel; }
@@ -26,6 +27,8 @@
 //! assert!((density.entropy() - 2.0_f64.ln()).abs() < 1e-12);
 //! ```
 
+pub mod aggregator;
+pub mod aggregators;
 pub mod heterogeneity;
 pub mod nama;
 pub mod reordering;
