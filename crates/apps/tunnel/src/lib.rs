@@ -5,6 +5,7 @@
 //! - [`heterogeneity`] foretells it from the delays.
 //! - [`nama`] follows what arrives over each path, and holds packets of faster paths, so that all arrive in order.
 //! - An [`aggregator`] is what carries packets to the other end; [`aggregators`] has them by name.
+//! - [`offload`] cuts what a device with offloads hands over into packets, and joins them again.
 //!
 //! ```
 //! # mod polypath { pub use polypath_tunnel as tunnel; }
@@ -31,5 +32,6 @@ pub mod aggregator;
 pub mod aggregators;
 pub mod heterogeneity;
 pub mod nama;
+pub mod offload;
 pub mod reordering;
 pub mod split;

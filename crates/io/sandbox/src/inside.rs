@@ -118,7 +118,7 @@ fn hand_over(channel: BorrowedFd<'_>, descriptors: &[OwnedFd]) -> io::Result<()>
 /// Makes the network of the namespace that this thread is in; returns the device, then a UDP socket and a TCP listener for
 /// each resolver.
 pub(super) fn open_network(mtu_bytes: u16, resolvers: &[IpAddr]) -> io::Result<Vec<OwnedFd>> {
-    let device = Tun::create(&TunConfig { name: DEVICE.to_string(), queues: 1 }).map_err(|error| match error {
+    let device = Tun::create(&TunConfig { name: DEVICE.to_string(), ..TunConfig::default() }).map_err(|error| match error {
         TunError::Permission | TunError::Forbidden => io::Error::new(
             io::ErrorKind::PermissionDenied,
             "/dev/net/tun, which carries the program's packets, is not for this user; expected its mode to be 0666, by `sudo chmod 0666 /dev/net/tun`",

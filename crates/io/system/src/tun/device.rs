@@ -11,11 +11,14 @@ pub struct TunConfig {
     pub name: String,
     /// Queues: each can be read by a thread of its own. Default 1.
     pub queues: u16,
+    /// Whether the kernel may hand over datagrams of UDP unsegmented, up to 64 KB in one frame (`VIRTIO_NET_HDR_GSO_UDP_L4`), where it can (Linux
+    /// 6.2); [`Tun::segments_udp`] tells. Default false.
+    pub udp_segmentation: bool,
 }
 
 impl Default for TunConfig {
     fn default() -> Self {
-        Self { name: "polypath%d".to_string(), queues: 1 }
+        Self { name: "polypath%d".to_string(), queues: 1, udp_segmentation: false }
     }
 }
 
@@ -57,6 +60,7 @@ pub enum TunError {
 pub struct Tun {
     name: String,
     queues: Vec<Arc<OwnedFd>>,
+    segments_udp: bool,
 }
 
 impl Tun {
@@ -66,9 +70,11 @@ impl Tun {
         if bytes.is_empty() || bytes.len() > 15 || config.name.contains(['/', ' ', '\0']) {
             return Err(TunError::Name(config.name.clone()));
         }
-        let mut tun = Self { name: config.name.clone(), queues: Vec::new() };
+        let mut tun =
+            Self { name: config.name.clone(), queues: Vec::new(), segments_udp: config.udp_segmentation };
         for _ in 0..config.queues.max(1) {
             let (queue, name) = open_queue(&tun.name, config.queues > 1)?;
+            tun.segments_udp = tun.segments_udp && may_segment_udp(&queue);
             tun.name = name;
             tun.queues.push(Arc::new(queue));
         }
@@ -83,13 +89,19 @@ impl Tun {
     /// The device behind a descriptor that another process made it with, by [`Tun::create`] and one queue.
     #[must_use]
     pub fn from_queue(name: &str, queue: OwnedFd) -> Self {
-        Self { name: name.to_string(), queues: vec![Arc::new(queue)] }
+        Self { name: name.to_string(), queues: vec![Arc::new(queue)], segments_udp: false }
     }
 
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether frames with many datagrams of UDP come from it, and may be written to it.
+    #[must_use]
+    pub fn segments_udp(&self) -> bool {
+        self.segments_udp
     }
 
     /// Its queues' descriptors, not blocking.
@@ -122,9 +134,16 @@ fn open_queue(name: &str, is_one_of_several: bool) -> Result<(OwnedFd, String), 
         flags |= libc::IFF_MULTI_QUEUE;
     }
     let name = attach(&queue, name, flags).map_err(into_error)?;
-    let offloads = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
-    set_offloads(&queue, offloads).map_err(into_error)?;
+    set_offloads(&queue, OFFLOADS).map_err(into_error)?;
     Ok((queue, name))
+}
+
+/// What every kernel of today leaves to us.
+const OFFLOADS: libc::c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+
+/// Asks the kernel to leave the segmentation of UDP to us as well. Before Linux 6.2 it refuses, and all stays as it was.
+fn may_segment_udp(queue: &OwnedFd) -> bool {
+    set_offloads(queue, OFFLOADS | libc::TUN_F_USO4 | libc::TUN_F_USO6).is_ok()
 }
 
 /// `TUNSETIFF`: the device of that name, made if it isn't there. Returns the name that it got.
@@ -177,6 +196,28 @@ mod tests {
                 assert!(Tun::create(&again).is_err());
                 drop(tun);
                 assert_eq!(netlink.link_index("polypath0").unwrap_err().kind(), io::ErrorKind::NotFound);
+            })
+            .unwrap();
+    }
+
+    /// A kernel before 6.2 refuses the flags; the device is there all the same.
+    #[test]
+    fn udp_is_segmented_where_it_is_asked_for_and_known() {
+        if !is_root_or_skip("TUN device") {
+            return;
+        }
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+        let is_known = (numbers.next(), numbers.next()) >= (Some(6), Some(2));
+        let namespace = Namespace::create().unwrap();
+        namespace
+            .run(|| {
+                let plain = Tun::create(&TunConfig::default()).unwrap();
+                assert!(!plain.segments_udp());
+                for queues in [1, 2] {
+                    let config = TunConfig { queues, udp_segmentation: true, ..TunConfig::default() };
+                    assert_eq!(Tun::create(&config).unwrap().segments_udp(), is_known, "Linux {release}");
+                }
             })
             .unwrap();
     }
