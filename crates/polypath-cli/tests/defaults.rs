@@ -125,6 +125,27 @@ macro_rules! names_in_words {
     )*};
 }
 
+impl InWords for polypath_tcp::LossDetection {
+    fn in_words(&self) -> String {
+        match self {
+            Self::RackTlp => "RACK-TLP".into(),
+            Self::ByCount(threshold) => format!("{} duplicates", threshold.least),
+        }
+    }
+}
+
+impl InWords for polypath_tcp::ForwardRto {
+    fn in_words(&self) -> String {
+        match self {
+            Self::WithoutTimestamps => "without timestamps",
+            Self::Off => "off",
+            Self::Basic => "basic",
+            Self::Sack => "SACK",
+        }
+        .into()
+    }
+}
+
 names_in_words!(
     polypath_congestion::Policy,
     polypath_mptcp::scheduler::Policy,
@@ -155,6 +176,11 @@ fn host() -> Settings {
         max_announced_addresses; connection, endpoints, limits)
 }
 
+fn loss_recovery() -> Settings {
+    settings!(polypath_tcp::LossRecovery, polypath_tcp::LossRecovery::default();
+        detection, duplicate_reports, forward_rto;)
+}
+
 fn tcp_host() -> Settings {
     settings!(polypath_tcp::HostConfig, polypath_tcp::HostConfig::default();
         congestion, ephemeral_ports, max_connections, max_time_wait, max_replies, resets_per_second,
@@ -175,7 +201,7 @@ fn tcp() -> Settings {
         window_scaling, initial_window_packets, min_ssthresh_packets, min_rto, max_rto, initial_rto, syn_retries,
         syn_ack_retries, retries, delayed_ack, quick_ack_packets, no_delay, keepalive_idle, keepalive_interval,
         keepalive_probes, user_timeout, time_wait, fin_wait_2, orphan_timeout, pacing, pacing_burst_bytes,
-        mtu_probing, max_reassembly_gaps, challenge_acks_per_second, challenge_acks_in_a_row;)
+        mtu_probing, max_reassembly_gaps, challenge_acks_per_second, challenge_acks_in_a_row; loss_recovery)
 }
 
 fn scenario() -> Settings {
@@ -238,6 +264,7 @@ fn the_document_states_the_defaults() {
         ("A host", host()),
         ("Limits of path managers", limits()),
         ("TCP, and each subflow", tcp()),
+        ("Loss recovery", loss_recovery()),
         ("A host of TCP alone", tcp_host()),
         ("A listener of TCP alone", tcp_listener()),
         ("Scenario files", scenario()),

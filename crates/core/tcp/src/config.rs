@@ -3,6 +3,8 @@ use alloc::boxed::Box;
 use polypath_congestion::{self as congestion, Controller};
 use polypath_units::Duration;
 
+use crate::loss_recovery::LossRecovery;
+
 /// Settings of a TCP connection. Every field has the default of current standards; sizes are in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -21,6 +23,8 @@ pub struct Config {
     pub timestamps: bool,
     /// Selective acknowledgments (RFC 2018). Default on.
     pub sack: bool,
+    /// What tells of losses, and of losses that were none. Default as current standards have it.
+    pub loss_recovery: LossRecovery,
     /// Window scaling (RFC 7323). Default on; the shift follows from the receive buffer.
     pub window_scaling: bool,
     /// Initial window in segments (RFC 6928). Default 10.
@@ -100,6 +104,7 @@ impl Default for Config {
             max_aggregate_bytes: 65_000,
             timestamps: true,
             sack: true,
+            loss_recovery: LossRecovery::default(),
             window_scaling: true,
             initial_window_packets: 10,
             min_ssthresh_packets: 2,

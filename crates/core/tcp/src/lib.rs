@@ -22,6 +22,7 @@ mod host;
 #[doc(hidden)]
 pub mod hostile_work;
 mod listener;
+mod loss_recovery;
 mod rate_start;
 mod ready_queue;
 mod reassembly;
@@ -43,4 +44,5 @@ pub use host::{
     SynCookies, SynOptions, TimeWaitNumbers, TupleHash, echo_age, reset_in_reply,
 };
 pub use listener::{ListenConfig, ListenError, Listener, ListenerId, Listeners, source_prefix};
+pub use loss_recovery::{DuplicateThreshold, ForwardRto, LossDetection, LossRecovery};
 pub use reassembly::join_tiny;

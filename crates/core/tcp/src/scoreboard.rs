@@ -212,7 +212,9 @@ impl Scoreboard {
         let first_piece = self.originals.get(first)?;
         let last = if until <= first_piece.end() { first } else { self.index_of(until - 1) };
         let last_piece = self.originals.get(last)?;
-        newly.reordered |= first_piece.end().min(until) < high_sacked;
+        if first_piece.end().min(until) < high_sacked {
+            newly.note_reordered(from);
+        }
         let latest = last_piece.part(from.max(last_piece.start), until);
         let lost_bytes = self.lost_to.min(until).saturating_sub(from);
         self.lost_originals_bytes -= lost_bytes;
@@ -416,6 +418,33 @@ impl Scoreboard {
             self.part_at(end - 1).map_or(same_from, |part| part.start.max(same_from))
         };
         late.min(before)
+    }
+
+    /// The position before which at least so many bytes are selectively acknowledged behind all that is missing, or so many
+    /// stretches (RFC 6675 §4, `IsLost`); that of the first byte if there is none.
+    pub(crate) fn overtaken_by(&self, bytes: u64, stretches: u32) -> u64 {
+        self.marks.sacked_from_the_end(bytes, stretches).unwrap_or(0)
+    }
+
+    /// Where what is selectively acknowledged begins.
+    pub(crate) fn first_sacked(&self) -> Option<u64> {
+        self.marks.first_sacked()
+    }
+
+    /// Stretches that are selectively acknowledged.
+    pub(crate) fn sacked_stretches(&self) -> usize {
+        self.marks.sacked_count()
+    }
+
+    /// Marks originals as far as they lie before `until`. Returns the bytes marked.
+    pub(crate) fn mark_originals_lost(&mut self, until: u64) -> u64 {
+        self.lose_originals(until.min(self.bounds().1))
+    }
+
+    /// Marks originals that end at `until` or before. Returns the bytes marked.
+    pub(crate) fn mark_whole_originals_lost(&mut self, until: u64) -> u64 {
+        let cut = self.originals.get(self.index_of(until)).map_or(until, |original| original.start);
+        self.mark_originals_lost(until.min(cut))
     }
 
     /// Marks everything that is not selectively acknowledged (RFC 6675 §5.1).

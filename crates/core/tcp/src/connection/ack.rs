@@ -110,7 +110,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if !self.handshake.has_sack() {
             return None;
         }
-        let duplicate = self.send.handle_sack(&segment.options.sack, newly);
+        let believed = self.config.loss_recovery.duplicate_reports;
+        let duplicate = self.send.handle_sack(&segment.options.sack, newly).filter(|_| believed);
         if duplicate.is_some() {
             self.recovery.count_duplicate();
         }

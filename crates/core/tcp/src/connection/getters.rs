@@ -394,6 +394,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
     }
 
+    /// How many segments have to overtake another for it to count as lost; none where time tells
+    /// ([`LossDetection`](crate::LossDetection)).
+    #[must_use]
+    pub fn duplicate_threshold(&self) -> Option<u32> {
+        self.recovery.counts_losses().then(|| self.recovery.duplicate_threshold())
+    }
+
     /// State in numbers.
     #[must_use]
     pub fn info(&self) -> Info {

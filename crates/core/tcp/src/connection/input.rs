@@ -221,7 +221,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// often.
     fn acknowledge_stray(&mut self, now: Instant, segment: &Segment, offset: i64) {
         let len = segment.payload.len() as u64;
-        if len > 0 && self.handshake.has_sack() && offset >= 0 && (offset as u64) < self.receive.next() {
+        if len > 0 && self.reports_duplicates() && offset >= 0 && (offset as u64) < self.receive.next() {
             self.acks.handle_duplicate((offset as u64, offset as u64 + len));
         }
         if segment.flags.syn() {
@@ -234,6 +234,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if segment.flags.fin() && self.state() == State::TimeWait {
             self.lifecycle.extend_time_wait(now + self.config.time_wait);
         }
+    }
+
+    /// RFC 2883.
+    fn reports_duplicates(&self) -> bool {
+        self.handshake.has_sack() && self.config.loss_recovery.duplicate_reports
     }
 
     // ---- second: RST (RFC 5961 §3.2); fourth: SYN (RFC 5961 §4.2)
@@ -305,7 +310,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             }
             Some(Insertion::OutOfOrder | Insertion::TooManyGaps) => self.acks.owe(),
             Some(Insertion::Duplicate) => {
-                if self.handshake.has_sack() {
+                if self.reports_duplicates() {
                     self.acks.handle_duplicate(text.range);
                 }
                 self.acks.owe();

@@ -45,7 +45,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         dsack: Option<(u64, u64)>,
         ext: &mut X,
     ) {
-        if let Some(latest) = newly.latest {
+        if let Some(latest) = newly.latest
+            && !self.recovery.counts_losses()
+        {
             self.update_rack(now, segment, &latest, newly.reordered);
         }
         let duplicate_sack = dsack.is_some();
@@ -63,6 +65,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.grow_window(now, newly, in_flight, advanced, ext);
             return;
         }
+        if self.recovery.counts_losses() {
+            self.follow_reordering(newly, dsack);
+        }
         if let Some(range) = dsack
             && self.undone_by_dsack(range, by_probe)
         {
@@ -72,6 +77,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             && self.is_spurious_by_timestamp(segment)
             && !self.answers_from_before_an_outage(now, segment)
         {
+            self.follow_late_original(newly);
             self.undo(now);
         }
         self.follow_frto(now, newly, advanced);
@@ -105,6 +111,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     fn find_losses(&mut self, now: Instant, advanced: bool, pure_duplicate: bool) -> u64 {
+        if self.recovery.counts_losses() && self.handshake.has_sack() {
+            let lost = self.find_losses_by_count(advanced);
+            self.delivery.count_lost(lost);
+            let beside_probe = self.excuse_mtu_probe(now, lost);
+            return if self.recovery.is_active() { lost } else { beside_probe };
+        }
         if !self.handshake.has_sack() {
             return self.find_losses_without_sack(advanced, pure_duplicate);
         }
@@ -133,6 +145,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         if !pure_duplicate || self.send.is_idle() {
             return 0;
+        }
+        if self.recovery.counts_losses() {
+            self.follow_surplus_of_duplicates();
         }
         if self.recovery.handle_duplicate() {
             return self.send.lose_front(mss);

@@ -19,7 +19,7 @@
 //! | [`keepalive`] | when the peer was heard, probes of a silent one |
 //!
 //! Routes, by direction and reason: [`input`] (RFC 9293 §3.10.7, one function a step), [`ack`] (acknowledgments that arrive),
-//! [`losses`] (detection, recovery, undo), [`timeout`] (retransmission timeouts, tail loss probes), [`output`] (what leaves, and
+//! [`losses`] (detection, recovery, undo), [`losses_by_count`], [`timeout`] (retransmission timeouts, tail loss probes), [`output`] (what leaves, and
 //! with which options), [`timers`], [`mtu_search`], [`options`], [`getters`].
 
 mod ack;
@@ -32,6 +32,7 @@ mod input;
 mod keepalive;
 mod lifecycle;
 mod losses;
+mod losses_by_count;
 mod mtu_search;
 mod options;
 mod output;
@@ -195,7 +196,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             departure: Departure::new(now, config.no_delay),
             rtt: RttEstimator::new(&config),
             delivery: Delivery::new(now),
-            recovery: Recovery::default(),
+            recovery: Recovery::new(&config.loss_recovery),
             retransmit: RetransmitTimer::OFF,
             stall: Stall::new(now),
             receive: ReceiveHalf::new(shift),

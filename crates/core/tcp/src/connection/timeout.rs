@@ -4,10 +4,11 @@ use core::fmt::Debug;
 
 use polypath_units::Instant;
 
-use super::recovery::{Frto, Phase};
+use super::recovery::{Answer, Frto, Phase, Told};
 use super::retransmit_timer::RetransmitKind;
 use super::{CloseReason, Connection, Event, State};
 use crate::extension::Extension;
+use crate::loss_recovery::ForwardRto;
 use crate::scoreboard::Newly;
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
@@ -38,7 +39,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let clean = !self.send.board().has_resent();
         // Where timestamps can't tell a spurious timeout, resend one segment only and see (RFC 5682 §2.1, step 1).
         let first = !self.recovery.is_active() && self.stall.timeouts() == 1;
-        let frto = first && !self.handshake.timestamps().is_on();
+        let setting = self.config.loss_recovery.forward_rto;
+        let frto = first && Frto::is_asked(setting, self.handshake.timestamps().is_on());
         if frto {
             let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
             let lost = self.send.lose_front(most);
@@ -116,20 +118,32 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// RFC 5682 §2.1, steps 2 and 3.
     pub(super) fn follow_frto(&mut self, now: Instant, newly: &Newly, advanced: bool) {
-        match self.recovery.frto() {
-            Frto::Off => {}
-            Frto::Resent if advanced => self.recovery.send_new_for_frto(),
-            Frto::SentNew if advanced && newly.original => self.undo(now),
-            Frto::Resent => {
+        let state = self.recovery.frto();
+        if state == Frto::Off {
+            return;
+        }
+        let told = Told { advanced, original: newly.original, is_beyond: self.has_arrived_since_timeout() };
+        let by_sack = self.config.loss_recovery.forward_rto == ForwardRto::Sack && self.handshake.has_sack();
+        let answer = if by_sack { state.answer_with_sack(told) } else { state.answer(told) };
+        match answer {
+            Answer::None => {}
+            Answer::SendNew => self.recovery.send_new_for_frto(),
+            Answer::Spurious => self.undo(now),
+            Answer::Genuine => {
                 self.recovery.end_frto();
-                self.lose_what_timed_out();
-            }
-            // The two new segments would fill the window that retransmissions are to leave in.
-            Frto::SentNew => {
-                self.recovery.end_frto();
-                self.lose_everything();
+                match state {
+                    // The two new segments would fill the window that retransmissions are to leave in.
+                    Frto::SentNew => self.lose_everything(),
+                    _ => self.lose_what_timed_out(),
+                }
             }
         }
+    }
+
+    /// Something arrived that lies behind all that had left at the timeout.
+    fn has_arrived_since_timeout(&self) -> bool {
+        let Phase::Timeout { until, .. } = self.recovery.phase() else { return false };
+        self.send.una().max(self.send.board().high_sacked()) > until
     }
 
     // ---- tail loss probes (RFC 8985 §7)

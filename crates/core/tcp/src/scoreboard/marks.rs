@@ -138,6 +138,28 @@ impl Marks {
         self.kept.as_ref()?.by_start.first_key_value().map(|(_, mark)| *mark)
     }
 
+    /// Where the stretch begins with which at least so many bytes are selectively acknowledged, counted from the end, or so many
+    /// stretches; none if there are fewer. Visits no more than that, and the retransmissions between.
+    pub(super) fn sacked_from_the_end(&self, bytes: u64, stretches: u32) -> Option<u64> {
+        let (mut seen_bytes, mut seen) = (0, 0);
+        let sacked = self.kept.as_ref()?.by_start.values().rev().filter(|mark| mark.flags.has(Flags::SACKED));
+        for mark in sacked {
+            self.step();
+            seen_bytes += mark.len();
+            seen += 1;
+            if seen_bytes >= bytes || seen >= stretches {
+                return Some(mark.start);
+            }
+        }
+        None
+    }
+
+    /// Start of the first that is selectively acknowledged.
+    pub(super) fn first_sacked(&self) -> Option<u64> {
+        let kept = self.kept.as_ref()?;
+        kept.by_start.values().find(|mark| mark.flags.has(Flags::SACKED)).map(|mark| mark.start)
+    }
+
     /// Start of the first that waits for retransmission.
     pub(super) fn first_waiting(&self) -> Option<u64> {
         self.kept.as_ref()?.waiting.first().copied()

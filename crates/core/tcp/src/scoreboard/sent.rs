@@ -93,13 +93,26 @@ pub(crate) struct Newly {
     pub(crate) resent: bool,
     /// A piece below the highest one acknowledged arrived now, and had not been retransmitted: reordering.
     pub(crate) reordered: bool,
+    /// Where the first such piece begins.
+    pub(crate) reordered_from: Option<u64>,
+    /// What was cumulatively acknowledged before, if that advanced.
+    pub(crate) from: u64,
 }
 
 impl Newly {
     /// A piece that had a mark arrived.
     pub(super) fn count(&mut self, sent: &Sent, high_sacked: u64) {
-        self.reordered |= sent.end() < high_sacked && !sent.flags.has(Flags::EVER_RESENT);
+        if sent.end() < high_sacked && !sent.flags.has(Flags::EVER_RESENT) {
+            self.note_reordered(sent.start);
+        }
         self.count_latest(sent, sent.len());
+    }
+
+    /// What begins here was overtaken.
+    #[inline]
+    pub(super) fn note_reordered(&mut self, start: u64) {
+        self.reordered = true;
+        self.reordered_from = Some(self.reordered_from.map_or(start, |first| first.min(start)));
     }
 
     /// Bytes arrived, of which `sent` left last.

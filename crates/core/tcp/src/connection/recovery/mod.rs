@@ -1,9 +1,11 @@
 //! State of loss recovery: the episode that is on, and what its acknowledgments have told.
 
+mod frto;
 mod prr;
 mod rack;
 mod tail_probe;
 mod tally;
+mod threshold;
 mod undo;
 
 use alloc::boxed::Box;
@@ -11,22 +13,25 @@ use alloc::boxed::Box;
 use polypath_congestion::{Controller, MOST_WINDOW_BYTES};
 use polypath_units::{Duration, Instant};
 
+use crate::loss_recovery::LossRecovery;
 use crate::scoreboard::Sent;
 
 use prr::Prr;
 use rack::Rack;
 use tail_probe::TailProbe;
 use tally::Tally;
+use threshold::Threshold;
 use undo::Undo;
 
-/// Duplicate acknowledgments that mean loss where nothing better is known.
-pub(super) const DUPLICATE_THRESHOLD: u32 = 3;
+pub(super) use frto::{Answer, Frto, Told};
+pub(super) use threshold::DUPLICATE_THRESHOLD;
 
 /// Loss recovery.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
     phase: Phase,
     frto: Frto,
+    threshold: Threshold,
     /// Duplicate acknowledgments in a row, where there is no SACK.
     duplicates: u32,
     /// Selectively acknowledged by duplicate acknowledgments, which do not grow the window (RFC 5681 §3.2): the next that
@@ -55,18 +60,11 @@ pub(super) enum Phase {
     Timeout { until: u64, since: Instant },
 }
 
-/// RFC 5682: whether a timeout was spurious, where timestamps can't tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Frto {
-    #[default]
-    Off,
-    /// The first segment was retransmitted; the next acknowledgment tells more.
-    Resent,
-    /// It advanced: two new segments may leave, and the acknowledgment after decides.
-    SentNew,
-}
-
 impl Recovery {
+    pub(super) fn new(settings: &LossRecovery) -> Self {
+        Self { threshold: Threshold::new(settings), ..Self::default() }
+    }
+
     // ---- episodes
 
     /// Losses were found: fast recovery of what lies in `range` (RFC 6675 §5). `is_clean`: nothing resent is in flight, which
@@ -83,6 +81,7 @@ impl Recovery {
     /// The retransmission timer passed. A further timeout of the same episode leaves open that the first one was spurious.
     pub(super) fn begin_timeout(&mut self, now: Instant, range: (u64, u64), is_clean: bool, frto: bool) {
         let before = self.phase;
+        self.threshold.handle_timeout();
         self.frto = if frto { Frto::Resent } else { Frto::Off };
         self.deferred_bytes = 0;
         self.phase = Phase::Timeout { until: range.1, since: now };
@@ -182,7 +181,7 @@ impl Recovery {
             Phase::Timeout { .. } if self.frto == Frto::SentNew => beyond(2 * u64::from(mss)),
             // Limited transmit (RFC 3042): with SACK, what is in flight shrinks instead.
             Phase::Open if !has_sack => {
-                let segments = self.duplicates.min(DUPLICATE_THRESHOLD - 1);
+                let segments = self.duplicates.min(self.threshold.segments() - 1);
                 by_congestion() + u64::from(segments * mss)
             }
             _ => by_congestion(),
@@ -223,13 +222,44 @@ impl Recovery {
     /// A duplicate acknowledgment came, where there is no SACK. True if that makes enough of them (RFC 5681 §3.2).
     pub(super) fn handle_duplicate(&mut self) -> bool {
         self.duplicates += 1;
-        self.duplicates == DUPLICATE_THRESHOLD && !self.is_active()
+        self.duplicates == self.threshold.segments() && !self.is_active()
     }
 
     /// The row of duplicates ended.
     #[inline]
     pub(super) fn forget_duplicates(&mut self) {
         self.duplicates = 0;
+    }
+
+    /// How many came in a row.
+    pub(super) const fn duplicates_in_a_row(&self) -> u32 {
+        self.duplicates
+    }
+
+    /// A segment arrived after so many had overtaken it; see [`Threshold::handle_reordered`].
+    pub(super) fn handle_reordered(&mut self, segments: u64) {
+        self.threshold.handle_reordered(segments);
+    }
+
+    /// Losses are counted, and not timed.
+    #[inline]
+    pub(super) const fn counts_losses(&self) -> bool {
+        self.threshold.is_used()
+    }
+
+    /// So many segments that overtook another mean that it is lost.
+    pub(super) const fn duplicate_threshold(&self) -> u32 {
+        self.threshold.segments()
+    }
+
+    /// The least that this ever is.
+    pub(super) const fn least_duplicate_threshold(&self) -> u32 {
+        self.threshold.least()
+    }
+
+    /// What is missing between segments that arrived counts as if it had overtaken as well.
+    pub(super) const fn counts_forward(&self) -> bool {
+        self.threshold.is_forward()
     }
 
     /// An acknowledgment came; see [`Rack::handle_order`].
@@ -342,7 +372,7 @@ impl Recovery {
     /// A probe may be of use: nothing is being repaired, and none is out (§7.2).
     #[inline]
     pub(super) fn may_probe_tail(&self) -> bool {
-        !self.is_active() && !self.tail_probe.is_out()
+        !self.is_active() && !self.tail_probe.is_out() && !self.counts_losses()
     }
 
     /// Its timer passed: one is to leave, unless losses are known meanwhile.

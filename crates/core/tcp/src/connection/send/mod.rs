@@ -86,6 +86,7 @@ impl<M: Copy + PartialEq + Debug + Default> SendHalf<M> {
     /// Everything before `until` was acknowledged.
     #[inline]
     pub(super) fn handle_ack(&mut self, until: u64, newly: &mut Newly) {
+        newly.from = self.una;
         self.board.acknowledge(until, newly);
         self.una = until;
         self.queue.acknowledge(self.acked_offset());
@@ -359,6 +360,16 @@ impl<M: Copy + PartialEq + Debug + Default> SendHalf<M> {
     /// The first piece that is not selectively acknowledged is lost, or its first `most` bytes.
     pub(super) fn lose_front(&mut self, most: u64) -> u64 {
         self.board.mark_front_lost(most)
+    }
+
+    /// What had left once and lies before `until` is lost, unless it was selectively acknowledged.
+    pub(super) fn lose_originals_before(&mut self, until: u64) -> u64 {
+        self.board.mark_originals_lost(until)
+    }
+
+    /// The same of those that end there or before.
+    pub(super) fn lose_whole_originals_before(&mut self, until: u64) -> u64 {
+        self.board.mark_whole_originals_lost(until)
     }
 
     /// What is longer than a segment may now be is lost, and what left before it.

@@ -5,6 +5,7 @@ mod mapping;
 mod pair;
 mod path_mtu;
 mod probing;
+mod recovery_settings;
 mod transfer;
 mod undo;
 mod window;
