@@ -21,10 +21,6 @@ impl Lia {
     pub fn new(config: &Config) -> Self {
         Self { window: Window::new(config, false) }
     }
-
-    fn half_bytes(&self, in_flight_bytes: u64) -> f64 {
-        self.window.pipe_bytes(in_flight_bytes) as f64 / 2.0
-    }
 }
 
 /// `alpha / cwnd_total` of RFC 6356 §3, per byte: `max(w/rtt²) / (Σ w/rtt)²` over the coupled subflows, in which the total
@@ -64,12 +60,12 @@ impl Controller for Lia {
 
     fn on_congestion(&mut self, _now: Instant, in_flight_bytes: u64, flows: &Flows<'_>) {
         let min_packets = self.window.coupled_min_ssthresh_packets(flows);
-        self.window.on_congestion(self.half_bytes(in_flight_bytes), min_packets);
+        self.window.on_congestion(self.window.half_bytes(in_flight_bytes), min_packets);
     }
 
     fn on_timeout(&mut self, _now: Instant, in_flight_bytes: u64, flows: &Flows<'_>) {
         let min_packets = self.window.coupled_min_ssthresh_packets(flows);
-        self.window.on_timeout(self.half_bytes(in_flight_bytes), min_packets);
+        self.window.on_timeout(self.window.half_bytes(in_flight_bytes), min_packets);
     }
 }
 

@@ -23,10 +23,6 @@ impl Olia {
         Self { window: Window::new(config, false) }
     }
 
-    fn half_bytes(&self, in_flight_bytes: u64) -> f64 {
-        self.window.pipe_bytes(in_flight_bytes) as f64 / 2.0
-    }
-
     /// Growth per byte acknowledged, in segments per byte; `None` if nothing is known of the subflows.
     fn growth_per_byte(&self, flows: &Flows<'_>) -> Option<f64> {
         let own = flows.all.get(flows.own).filter(|own| is_measured(own))?;
@@ -102,12 +98,12 @@ impl Controller for Olia {
 
     fn on_congestion(&mut self, _now: Instant, in_flight_bytes: u64, flows: &Flows<'_>) {
         let min_packets = self.window.coupled_min_ssthresh_packets(flows);
-        self.window.on_congestion(self.half_bytes(in_flight_bytes), min_packets);
+        self.window.on_congestion(self.window.half_bytes(in_flight_bytes), min_packets);
     }
 
     fn on_timeout(&mut self, _now: Instant, in_flight_bytes: u64, flows: &Flows<'_>) {
         let min_packets = self.window.coupled_min_ssthresh_packets(flows);
-        self.window.on_timeout(self.half_bytes(in_flight_bytes), min_packets);
+        self.window.on_timeout(self.window.half_bytes(in_flight_bytes), min_packets);
     }
 }
 

@@ -4,12 +4,22 @@ use polypath_units::named::{self, Kind, Named, NoParameter};
 
 use crate::balia::Balia;
 use crate::bbr::Bbr;
+use crate::bic::Bic;
 use crate::controller::{Config, Controller};
 use crate::cubic::Cubic;
+use crate::htcp::HTcp;
+use crate::hybla::Hybla;
+use crate::illinois::Illinois;
 use crate::lia::Lia;
+use crate::lp::Lp;
 use crate::olia::Olia;
 use crate::reno::Reno;
+use crate::scalable::Scalable;
+use crate::vegas::Vegas;
+use crate::veno::Veno;
+use crate::westwood::Westwood;
 use crate::wvegas::WVegas;
+use crate::yeah::Yeah;
 
 /// A congestion control by name: `reno`, `cubic`, `lia`. [`Named::build_for`] makes one instance, for one subflow.
 ///
@@ -46,6 +56,16 @@ impl Kind for Algorithms {
         Policy::new("balia", |config| Box::new(Balia::new(config))),
         Policy::new("wvegas", |config| Box::new(WVegas::new(config))),
         Policy::new("bbr", |config| Box::new(Bbr::new(config))),
+        Policy::new("bic", |config| Box::new(Bic::new(config))),
+        Policy::new("htcp", |config| Box::new(HTcp::new(config))),
+        Policy::new("hybla", |config| Box::new(Hybla::new(config))),
+        Policy::new("illinois", |config| Box::new(Illinois::new(config))),
+        Policy::new("lp", |config| Box::new(Lp::new(config))),
+        Policy::new("scalable", |config| Box::new(Scalable::new(config))),
+        Policy::new("vegas", |config| Box::new(Vegas::new(config))),
+        Policy::new("veno", |config| Box::new(Veno::new(config))),
+        Policy::new("westwood", |config| Box::new(Westwood::new(config))),
+        Policy::new("yeah", |config| Box::new(Yeah::new(config))),
     ];
 }
 
@@ -61,7 +81,10 @@ mod tests {
             assert_eq!(algorithm.build_for(&Config::default()).name(), name);
             assert_eq!(name, name.to_ascii_lowercase());
         }
-        assert!(Policy::names().eq(["reno", "cubic", "lia", "olia", "balia", "wvegas", "bbr"]));
+        let coupled_and_usual = ["reno", "cubic", "lia", "olia", "balia", "wvegas", "bbr"];
+        let of_linux =
+            ["bic", "htcp", "hybla", "illinois", "lp", "scalable", "vegas", "veno", "westwood", "yeah"];
+        assert!(Policy::names().eq(coupled_and_usual.into_iter().chain(of_linux)));
         assert_eq!(Policy::by_name("CUBIC"), Some(CUBIC));
         assert_eq!(Policy::by_name("nonsense"), None);
     }

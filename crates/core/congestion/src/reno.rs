@@ -18,10 +18,6 @@ impl Reno {
     pub fn new(config: &Config) -> Self {
         Self { window: Window::new(config, false) }
     }
-
-    fn half_bytes(&self, in_flight_bytes: u64) -> f64 {
-        self.window.pipe_bytes(in_flight_bytes) as f64 / 2.0
-    }
 }
 
 impl Controller for Reno {
@@ -29,18 +25,16 @@ impl Controller for Reno {
 
     fn on_ack(&mut self, ack: &Ack, _flows: &Flows<'_>) {
         let acked_bytes = self.window.on_ack(ack);
-        if acked_bytes > 0 {
-            let growth_bytes = acked_bytes as f64 * self.window.mss_bytes() / self.window.cwnd_exact_bytes();
-            self.window.grow(growth_bytes);
-        }
+        self.window.grow_a_round(acked_bytes, 1.0);
     }
 
     fn on_congestion(&mut self, _now: Instant, in_flight_bytes: u64, _flows: &Flows<'_>) {
-        self.window.on_congestion(self.half_bytes(in_flight_bytes), self.window.min_ssthresh_packets());
+        self.window
+            .on_congestion(self.window.half_bytes(in_flight_bytes), self.window.min_ssthresh_packets());
     }
 
     fn on_timeout(&mut self, _now: Instant, in_flight_bytes: u64, _flows: &Flows<'_>) {
-        self.window.on_timeout(self.half_bytes(in_flight_bytes), self.window.min_ssthresh_packets());
+        self.window.on_timeout(self.window.half_bytes(in_flight_bytes), self.window.min_ssthresh_packets());
     }
 }
 

@@ -121,3 +121,14 @@ impl Connection {
         self.call(flow, |controller, flows| controller.on_timeout(now, 0, flows));
     }
 }
+
+/// A round of five acknowledgments of so many segments each, all samples of which are `rtt`. The one at its end begins the next
+/// and has none.
+pub(crate) fn round_of_samples(connection: &mut Connection, flow: usize, packets: u64, rtt: Duration) {
+    for _ in 0..4 {
+        let ack = ack(connection.now, packets, rtt);
+        connection.ack_as(flow, &ack);
+    }
+    let ack = Ack { round_ended: true, rtt: None, ..ack(connection.now, packets, rtt) };
+    connection.ack_as(flow, &ack);
+}

@@ -88,6 +88,11 @@ impl Window {
         self.cwnd_bytes as f64 + self.fraction_bytes
     }
 
+    /// The window in segments.
+    pub(crate) fn cwnd_packets(&self) -> f64 {
+        self.cwnd_exact_bytes() / self.mss_bytes()
+    }
+
     pub(crate) fn mss_bytes(&self) -> f64 {
         f64::from(self.mss_bytes)
     }
@@ -110,16 +115,7 @@ impl Window {
     /// acknowledged. One acknowledgment at most doubles it, though: after a timeout a single one may cover a whole
     /// flight, which must not come back as one burst.
     pub(crate) fn on_ack(&mut self, ack: &Ack) -> u64 {
-        self.untouched = false;
-        self.reduced = Reduced::No;
-        if ack.round_ended {
-            self.used_before_bytes = self.used_bytes;
-            self.used_bytes = 0;
-        }
-        let used_bytes = if ack.window_limited { self.cwnd_bytes } else { ack.in_flight_bytes };
-        self.used_bytes = self.used_bytes.max(used_bytes);
-
-        let acked_bytes = ack.acked_bytes.min(self.cwnd_bytes);
+        let acked_bytes = self.use_ack(ack);
         if !self.in_slow_start() {
             return if ack.window_limited { acked_bytes } else { 0 };
         }
@@ -144,6 +140,42 @@ impl Window {
         let grown_bytes = acked_bytes.min(room_bytes);
         self.cwnd_bytes = (self.cwnd_bytes + grown_bytes).min(MAX_WINDOW_BYTES);
         acked_bytes - grown_bytes
+    }
+
+    /// Like [`Self::on_ack`], for an algorithm whose slow start grows by `factor` times what was acknowledged.
+    pub(crate) fn on_ack_times(&mut self, ack: &Ack, factor: f64) -> u64 {
+        let acked_bytes = self.use_ack(ack);
+        if !ack.window_limited {
+            return 0;
+        }
+        if !self.in_slow_start() {
+            return acked_bytes;
+        }
+        let room_bytes = self.ssthresh_bytes.saturating_sub(self.cwnd_bytes) as f64;
+        let wanted_bytes = acked_bytes as f64 * factor;
+        self.grow(wanted_bytes.min(room_bytes));
+        if wanted_bytes <= room_bytes { 0 } else { acked_bytes - (room_bytes / factor) as u64 }
+    }
+
+    /// What an acknowledgment says of how the window is used. Returns the acknowledged bytes that count.
+    fn use_ack(&mut self, ack: &Ack) -> u64 {
+        self.untouched = false;
+        self.reduced = Reduced::No;
+        if ack.round_ended {
+            self.used_before_bytes = self.used_bytes;
+            self.used_bytes = 0;
+        }
+        let used_bytes = if ack.window_limited { self.cwnd_bytes } else { ack.in_flight_bytes };
+        self.used_bytes = self.used_bytes.max(used_bytes);
+        ack.acked_bytes.min(self.cwnd_bytes)
+    }
+
+    /// Congestion avoidance by so many segments in a round trip, of which `acked_bytes` are a part. Reno's is one (RFC 5681 §3.1).
+    /// It never is faster than slow start.
+    pub(crate) fn grow_a_round(&mut self, acked_bytes: u64, packets: f64) {
+        let acked_bytes = acked_bytes as f64;
+        let bytes = acked_bytes * (packets * self.mss_bytes()) / self.cwnd_exact_bytes();
+        self.grow(bytes.min(acked_bytes));
     }
 
     /// Grows the window by a number of bytes with fraction; a negative number shrinks it.
@@ -172,6 +204,11 @@ impl Window {
     /// most that the window let through in the last two rounds, which for a window-limited flow is exactly the window.
     pub(crate) fn pipe_bytes(&self, in_flight_bytes: u64) -> u64 {
         self.used_bytes.max(self.used_before_bytes).max(in_flight_bytes).min(self.cwnd_bytes)
+    }
+
+    /// What Reno leaves of it (RFC 5681, equation 4).
+    pub(crate) fn half_bytes(&self, in_flight_bytes: u64) -> f64 {
+        self.pipe_bytes(in_flight_bytes) as f64 / 2.0
     }
 
     /// A congestion event: window and threshold become `ssthresh_bytes`, or `min_packets` if that is more.
@@ -280,9 +317,7 @@ impl Window {
 /// Implements what the loss-based algorithms leave to their field `window`, inside of `impl Controller`.
 macro_rules! forward_to_window {
     ($name:literal) => {
-        fn name(&self) -> &'static str {
-            $name
-        }
+        $crate::window::forward_sizes_to_window!($name);
 
         fn on_spurious(&mut self, _now: Instant) {
             self.window.on_spurious();
@@ -290,6 +325,15 @@ macro_rules! forward_to_window {
 
         fn on_idle_restart(&mut self, _now: Instant) {
             self.window.on_idle_restart();
+        }
+    };
+}
+
+/// The same but for what an algorithm with a state of its own has to add to.
+macro_rules! forward_sizes_to_window {
+    ($name:literal) => {
+        fn name(&self) -> &'static str {
+            $name
         }
 
         fn on_mss(&mut self, mss_bytes: u32) {
@@ -313,4 +357,4 @@ macro_rules! forward_to_window {
         }
     };
 }
-pub(crate) use forward_to_window;
+pub(crate) use {forward_sizes_to_window, forward_to_window};

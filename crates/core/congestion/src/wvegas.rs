@@ -2,6 +2,7 @@ use alloc::boxed::Box;
 
 use polypath_units::{Duration, Instant};
 
+use crate::round_trips::RoundTrips;
 use crate::window::{Window, forward_to_window};
 use crate::{Ack, Config, Controller, Flows};
 
@@ -10,8 +11,6 @@ const TOTAL_ALPHA_PACKETS: f64 = 10.0;
 const MIN_ALPHA_PACKETS: f64 = 2.0;
 /// Backlog at which slow start ends.
 const GAMMA_PACKETS: f64 = 1.0;
-/// A round with fewer round-trip samples says too little of its mean; growth is then Reno's.
-const LEAST_SAMPLES: u64 = 3;
 /// A queueing delay so many times the least one tells of a queue that is not this connection's own.
 const DRAIN_ABOVE: u64 = 2;
 
@@ -24,11 +23,7 @@ const DRAIN_ABOVE: u64 = 2;
 #[derive(Clone, Debug)]
 pub struct WVegas {
     window: Window,
-    /// Least round-trip time: that of an empty queue; [`Duration::MAX`] before the first sample.
-    base_rtt: Duration,
-    /// Round-trip times of this round.
-    round_rtts: Duration,
-    round_samples: u64,
+    round_trips: RoundTrips,
     /// Segments that this subflow wants to have queued.
     alpha_packets: f64,
     /// Least mean queueing delay of a round, since the queue was last drained.
@@ -41,29 +36,18 @@ impl WVegas {
     pub fn new(config: &Config) -> Self {
         Self {
             window: Window::new(config, false),
-            base_rtt: Duration::MAX,
-            round_rtts: Duration::ZERO,
-            round_samples: 0,
+            round_trips: RoundTrips::new(),
             alpha_packets: MIN_ALPHA_PACKETS,
             least_queue_delay: None,
         }
     }
 
-    /// Mean round-trip time of the round that ends, if it had samples enough; a new one begins.
-    fn end_round(&mut self) -> Option<Duration> {
-        let enough = self.round_samples >= LEAST_SAMPLES;
-        let mean = enough.then(|| self.round_rtts / self.round_samples);
-        self.round_rtts = Duration::ZERO;
-        self.round_samples = 0;
-        mean.filter(|mean| !mean.is_zero())
-    }
-
     /// Once a round: compares backlog and target. `grows` says whether the window limited the sender.
     fn adjust(&mut self, rtt: Duration, grows: bool, flows: &Flows<'_>) {
         let mss_bytes = self.window.mss_bytes();
-        let window_packets = self.window.cwnd_exact_bytes() / mss_bytes;
-        let unqueued = (self.base_rtt.as_nanos() as f64 / rtt.as_nanos() as f64).min(1.0);
-        let backlog_packets = window_packets * (1.0 - unqueued);
+        let window_packets = self.window.cwnd_packets();
+        let unqueued = self.round_trips.unqueued(rtt);
+        let backlog_packets = self.round_trips.backlog_packets(window_packets, rtt);
         if self.window.in_slow_start() {
             if backlog_packets > GAMMA_PACKETS {
                 let drained_packets = window_packets.min(window_packets * unqueued + 1.0);
@@ -91,7 +75,7 @@ impl WVegas {
     /// that all who share it can measure the base round-trip time anew. While the backlog is below its target the queue is
     /// still being filled, and its delay says nothing.
     fn drain(&mut self, rtt: Duration, unqueued: f64) {
-        let queue_delay = rtt.saturating_sub(self.base_rtt);
+        let queue_delay = self.round_trips.queue_delay(rtt);
         let least = self.least_queue_delay.map_or(queue_delay, |least| least.min(queue_delay));
         self.least_queue_delay = Some(least);
         if queue_delay > least * DRAIN_ABOVE {
@@ -99,10 +83,6 @@ impl WVegas {
             self.window.avoid_congestion();
             self.least_queue_delay = None;
         }
-    }
-
-    fn half_bytes(&self, in_flight_bytes: u64) -> f64 {
-        self.window.pipe_bytes(in_flight_bytes) as f64 / 2.0
     }
 }
 
@@ -130,28 +110,26 @@ impl Controller for WVegas {
         let was_slow_start = self.window.in_slow_start();
         let acked_bytes = self.window.on_ack(ack);
         if ack.round_ended {
-            match self.end_round() {
-                Some(rtt) => self.adjust(rtt, ack.window_limited, flows),
+            match self.round_trips.end_round() {
+                Some(round) => self.adjust(round.mean, ack.window_limited, flows),
+                // Too few samples: growth is Reno's.
                 None if acked_bytes > 0 && !was_slow_start => self.window.grow(self.window.mss_bytes()),
                 None => {}
             }
         }
-        // The acknowledgment that ends a round is the first of the next.
         if let Some(rtt) = ack.rtt {
-            self.base_rtt = self.base_rtt.min(rtt);
-            self.round_rtts += rtt;
-            self.round_samples += 1;
+            self.round_trips.sample(rtt);
         }
     }
 
     fn on_congestion(&mut self, _now: Instant, in_flight_bytes: u64, flows: &Flows<'_>) {
         let min_packets = self.window.coupled_min_ssthresh_packets(flows);
-        self.window.on_congestion(self.half_bytes(in_flight_bytes), min_packets);
+        self.window.on_congestion(self.window.half_bytes(in_flight_bytes), min_packets);
     }
 
     fn on_timeout(&mut self, _now: Instant, in_flight_bytes: u64, flows: &Flows<'_>) {
         let min_packets = self.window.coupled_min_ssthresh_packets(flows);
-        self.window.on_timeout(self.half_bytes(in_flight_bytes), min_packets);
+        self.window.on_timeout(self.window.half_bytes(in_flight_bytes), min_packets);
     }
 }
 

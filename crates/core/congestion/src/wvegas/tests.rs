@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{Connection, MSS, Random, ack, assert_close};
+use crate::testing::{Connection, MSS, Random, ack, assert_close, round_of_samples};
 
 const BASE_MS: u64 = 40;
 
@@ -14,14 +14,8 @@ fn connection(rtts_ms: &[u64]) -> Connection {
     connection
 }
 
-/// A round in which all samples are `rtt`; the acknowledgment at its end begins the next.
 fn round(connection: &mut Connection, flow: usize, rtt: Duration) {
-    for _ in 0..4 {
-        let ack = ack(connection.now, 1, rtt);
-        connection.ack_as(flow, &ack);
-    }
-    let ack = Ack { round_ended: true, rtt: None, ..ack(connection.now, 1, rtt) };
-    connection.ack_as(flow, &ack);
+    round_of_samples(connection, flow, 1, rtt);
 }
 
 /// The round-trip time at which a window of so many segments has this backlog.

@@ -1,5 +1,6 @@
 use polypath_wire::MptcpVersion;
 
+use super::scenario::NOT_DRAWN;
 use super::*;
 
 fn scenario(seed: u64) -> SoakScenario {
@@ -36,6 +37,21 @@ fn random_scenarios_deliver_everything_and_leave_nothing() {
         .filter_map(|seed| run(seed, &Policies::default()).err())
         .map(|failure| failure.to_string())
         .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn congestion_controls_that_no_seed_draws_deliver_everything_too() {
+    let drawn: Vec<&str> = (0..200).map(|seed| scenario(seed).congestion.name()).collect();
+    let mut failures = Vec::new();
+    for (name, first_seed) in NOT_DRAWN.into_iter().zip((0..).step_by(15)) {
+        assert!(!drawn.contains(&name), "{name}");
+        for seed in first_seed..first_seed + 15 {
+            let congestion = Policies::default().find(name).expect("one of ours");
+            let scenario = SoakScenario { congestion, ..scenario(seed) };
+            failures.extend(scenario.run(false).err().map(|failure| format!("{name}: {failure}")));
+        }
+    }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
