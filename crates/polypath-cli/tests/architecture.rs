@@ -30,7 +30,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("capi", "io", &["relay", "stack"]),
     ("preload", "io", &["relay"]),
     ("fetch", "apps", &["units", "system", "stack"]),
-    ("tunnel", "apps", &["units", "wire"]),
+    ("tunnel", "apps", &["units", "wire", "congestion"]),
     ("sim", "lab", CORE),
     ("lab", "lab", &["units", "wire", "congestion", "tcp", "mptcp", "link", "config", "fetch", "sim"]),
     (

@@ -1,5 +1,7 @@
 //! IP packets over several paths, without sockets and clocks: which path takes which packet, and how far out of order they arrive.
 //!
+//! - [`Engine`] is one end of the tunnel: WireGuard's handshake and encryption over several paths, congestion control for each, short and
+//!   fair queues, and flows whose packets leave in the order in which they came. A stock WireGuard may be at the other end.
 //! - [`split`] gives packets to paths.
 //! - Packets that take paths of different delay overtake each other. [`reordering`] says by how much, in the terms of RFC 4737 and RFC 5236.
 //! - [`heterogeneity`] foretells it from the delays.
@@ -30,8 +32,30 @@
 
 pub mod aggregator;
 pub mod aggregators;
+mod allowed_ips;
+mod engine;
+mod frame;
 pub mod heterogeneity;
+mod inner_packet;
+pub mod key;
 pub mod nama;
+mod noise;
 pub mod offload;
+mod path;
+mod peer;
+mod queue;
 pub mod reordering;
+mod resequencer;
+mod rules;
 pub mod split;
+
+pub use allowed_ips::{Network, NetworkError};
+pub use engine::{
+    Engine, EngineConfig, EngineCounts, LocalId, PACKET_ROOM_BYTES, PathSettings, PathStatus, PeerConfig,
+    PeerId, PeerStatus, Random, Transmit,
+};
+pub use inner_packet::InnerPacket;
+pub use noise::PathId;
+pub use peer::PeerCounts;
+pub use resequencer::ResequencerCounts;
+pub use rules::{FlowPolicy, Rule, Rules};

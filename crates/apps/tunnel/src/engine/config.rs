@@ -1,0 +1,82 @@
+//! What an end is made from.
+
+use polypath_congestion::Policy;
+use polypath_units::Duration;
+
+use crate::allowed_ips::Network;
+use crate::key::{PresharedKey, PrivateKey, PublicKey};
+use crate::rules::Rules;
+
+/// Number of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerId(usize);
+
+impl PeerId {
+    pub(super) const fn new(index: usize) -> Self {
+        Self(index)
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// Number of a driver's socket, chosen by the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LocalId(pub u16);
+
+/// Settings of an end.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Who we are.
+    pub private_key: PrivateKey,
+    /// Whom we talk to.
+    pub peers: Vec<PeerConfig>,
+    /// Longest IP packet that is carried.
+    pub mtu_bytes: usize,
+    /// Congestion control of each path.
+    pub congestion: Policy,
+}
+
+impl EngineConfig {
+    /// An IP packet so long fits into datagrams of 1500 bytes, over IPv6 too.
+    pub const MTU_BYTES: usize = 1_400;
+
+    /// No peers yet, and the defaults: BBR on each path, packets of up to 1400 bytes.
+    #[must_use]
+    pub fn new(private_key: PrivateKey) -> Self {
+        let congestion = "bbr".parse().expect("BBR is built in");
+        Self { private_key, peers: Vec::new(), mtu_bytes: Self::MTU_BYTES, congestion }
+    }
+}
+
+/// Settings of a peer.
+#[derive(Clone, Debug)]
+pub struct PeerConfig {
+    /// Who it is.
+    pub public_key: PublicKey,
+    /// A secret that both know beforehand.
+    pub preshared_key: PresharedKey,
+    /// The addresses behind it.
+    pub allowed_ips: Vec<Network>,
+    /// How packets to it are treated.
+    pub rules: Rules,
+}
+
+impl PeerConfig {
+    /// A peer with this key, and no addresses yet.
+    #[must_use]
+    pub fn new(public_key: PublicKey) -> Self {
+        let preshared_key = PresharedKey::default();
+        Self { public_key, preshared_key, allowed_ips: Vec::new(), rules: Rules::default() }
+    }
+}
+
+/// Settings of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathSettings {
+    /// Carries data only while no other path works.
+    pub backup: bool,
+    /// How often an idle path is asked; by default every 20 s.
+    pub keepalive: Option<Duration>,
+}

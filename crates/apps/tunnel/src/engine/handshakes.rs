@@ -1,0 +1,200 @@
+//! Handshakes: begun, answered, and refused in a flood.
+
+use polypath_units::{Duration, Instant};
+
+use super::{Engine, PeerId};
+use crate::noise::{
+    COOKIE_REPLY_BYTES, Handshake, INITIATION_BYTES, Index, Macs, RESPONSE_BYTES, Timestamp, cookie_from,
+    receive_initiation,
+};
+use crate::peer::{PathEnds, Session};
+
+/// Handshakes that are answered without cookies, in a period.
+const MOST_IN_PERIOD: u32 = 50;
+const PERIOD: Duration = Duration::from_secs(1);
+/// An initiation takes some 100 µs: of those with a cookie, so many in a period are looked at.
+const MOST_PROVEN_IN_PERIOD: u32 = 1_000;
+/// A peer's initiations are answered at most so often (WireGuard §5.1 has 20 ms).
+const MOST_ANSWERS: usize = 1_024;
+
+/// How many handshakes came of late.
+#[derive(Debug, Default)]
+pub(super) struct Flood {
+    since: Instant,
+    count: u32,
+    proven: u32,
+}
+
+impl Flood {
+    fn note(&mut self, now: Instant) {
+        if now.since(self.since) >= PERIOD {
+            *self = Self { since: now, count: 0, proven: 0 };
+        }
+        self.count += 1;
+    }
+
+    fn is_one(&self) -> bool {
+        self.count > MOST_IN_PERIOD
+    }
+
+    fn takes_proven(&mut self) -> bool {
+        self.proven += 1;
+        self.proven <= MOST_PROVEN_IN_PERIOD
+    }
+}
+
+impl Engine {
+    fn random32(&mut self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        (self.random)(&mut bytes);
+        bytes
+    }
+
+    /// A number that no session of ours has.
+    fn new_index(&mut self, id: PeerId) -> Index {
+        loop {
+            let [a, b, c, d, ..] = self.random32();
+            let index = Index::new(u32::from_le_bytes([a, b, c, d]));
+            if let std::collections::btree_map::Entry::Vacant(entry) = self.by_index.entry(index.to_bytes()) {
+                entry.insert(id);
+                return index;
+            }
+        }
+    }
+
+    /// Begins a handshake with a peer that is due for one: the same message to each place where it may be, of which it takes the first.
+    pub(super) fn begin_handshake(&mut self, now: Instant, id: PeerId) {
+        let is_due = self.peers[id.index()].as_ref().is_some_and(|peer| peer.sessions.takes_handshake(now));
+        if !is_due {
+            return;
+        }
+        let ephemeral = self.random32();
+        let [jitter, ..] = self.random32();
+        let index = self.new_index(id);
+        let timestamp = Timestamp::since_1970(self.zero_since_1970 + Duration::from_nanos(now.as_nanos()));
+        let Some(peer) = self.peers[id.index()].as_mut() else { return };
+        let (handshake, message) = Handshake::initiate(
+            &self.identity,
+            (&peer.key, &peer.preshared, &peer.macs),
+            peer.cookie.as_ref(),
+            index,
+            (timestamp, now),
+            ephemeral,
+        );
+        let jitter = Duration::from_millis(u64::from(jitter));
+        if let Some(before) = peer.sessions.handle_begun(now, handshake, jitter) {
+            self.by_index.remove(&before.to_bytes());
+        }
+        for ends in peer.all_ends() {
+            peer.push_ready(ends, message.to_vec());
+        }
+    }
+
+    pub(super) fn handle_initiation(
+        &mut self,
+        now: Instant,
+        from: PathEnds,
+        message: &[u8; INITIATION_BYTES],
+    ) {
+        if !self.is_welcome(now, from, message) {
+            return;
+        }
+        let ephemeral = self.random32();
+        let Some(received) = receive_initiation(&self.identity, message, ephemeral) else {
+            self.counts.refused_handshakes += 1;
+            return;
+        };
+        let Some(&id) = self.by_key.get(&received.peer) else {
+            self.counts.unknown_peers += 1;
+            return;
+        };
+        let index = self.new_index(id);
+        let Some(peer) = self.peers[id.index()].as_mut() else { return };
+        // One that came before, or is not newer, is a replay.
+        if peer.last_timestamp.is_some_and(|last| received.timestamp <= last) {
+            self.counts.replayed_handshakes += 1;
+            self.by_index.remove(&index.to_bytes());
+            return;
+        }
+        peer.last_timestamp = Some(received.timestamp);
+        let Some((transport, response)) = received.respond(&peer.preshared, &peer.macs, index) else {
+            self.by_index.remove(&index.to_bytes());
+            return;
+        };
+        let forgotten = peer.sessions.handle_answering(Session::new(now, index, transport, false));
+        if let Some(forgotten) = forgotten {
+            self.by_index.remove(&forgotten.to_bytes());
+        }
+        peer.push_ready(from, response.to_vec());
+        self.touch(id);
+    }
+
+    pub(super) fn handle_response(&mut self, now: Instant, from: PathEnds, message: &[u8; RESPONSE_BYTES]) {
+        let receiver: [u8; 4] = message[8..12].try_into().expect("four bytes");
+        if !self.is_welcome(now, from, message) {
+            return;
+        }
+        let Some(&id) = self.by_index.get(&receiver) else {
+            self.counts.unknown_session += 1;
+            return;
+        };
+        let Some(peer) = self.peers[id.index()].as_mut() else { return };
+        let Some(handshake) = peer.sessions.handshake_mut() else { return };
+        if !handshake.local().is(receiver) {
+            return;
+        }
+        let local = handshake.local();
+        let Some(transport) = handshake.receive_response(message) else {
+            self.counts.refused_handshakes += 1;
+            return;
+        };
+        peer.set_plain_ends(from);
+        let forgotten = peer.sessions.handle_answered(Session::new(now, local, transport, true));
+        if let Some(forgotten) = forgotten {
+            self.by_index.remove(&forgotten.to_bytes());
+        }
+        self.touch(id);
+    }
+
+    pub(super) fn handle_cookie_reply(&mut self, now: Instant, message: &[u8; COOKIE_REPLY_BYTES]) {
+        let receiver: [u8; 4] = message[4..8].try_into().expect("four bytes");
+        let Some(&id) = self.by_index.get(&receiver) else {
+            self.counts.unknown_session += 1;
+            return;
+        };
+        let Some(peer) = self.peers[id.index()].as_mut() else { return };
+        let Some(first) = peer.sessions.handshake_mut().map(|handshake| *handshake.first_proof()) else {
+            return;
+        };
+        if let Some(cookie) = cookie_from(message, &peer.macs, &first, now) {
+            peer.cookie = Some(cookie);
+            self.touch(id);
+        }
+    }
+
+    /// Whether a handshake's message is to be looked at: its sender knows our key and, in a flood, receives at its address.
+    fn is_welcome(&mut self, now: Instant, from: PathEnds, message: &[u8]) -> bool {
+        if !self.identity.macs().is_for_us(message) {
+            self.counts.refused_handshakes += 1;
+            return false;
+        }
+        self.flood.note(now);
+        if !self.flood.is_one() {
+            return true;
+        }
+        let random = self.random32();
+        self.jar.renew(now, || random);
+        if self.jar.is_proven(message, from.remote) {
+            return self.flood.takes_proven();
+        }
+        self.counts.cookies += 1;
+        if self.answers.len() < MOST_ANSWERS {
+            let random = self.random32();
+            let nonce = random[..24].try_into().expect("24 bytes");
+            let macs: &Macs = self.identity.macs();
+            let reply = self.jar.reply(message, from.remote, macs, nonce);
+            self.answers.push_back((from, reply.to_vec()));
+        }
+        false
+    }
+}

@@ -1,0 +1,9 @@
+//! One path between two peers: what is under way on it, what came over it, how long it takes.
+
+mod delay;
+mod receiver;
+mod sender;
+
+pub(crate) use delay::OneWayDelay;
+pub(crate) use receiver::PathReceiver;
+pub(crate) use sender::PathSender;

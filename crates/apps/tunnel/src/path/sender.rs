@@ -1,0 +1,622 @@
+//! What is under way on a path: congestion control, loss detection, pacing.
+//!
+//! Loss is found as QUIC does (RFC 9002 §6): by packets behind that were acknowledged, by time, and by silence. Delivery rates are
+//! sampled as draft-ietf-ccwg-bbr §4.1 says.
+
+use std::collections::VecDeque;
+
+use polypath_congestion::{Ack, Config, Controller, FlowView, Flows, Policy, RateSample};
+use polypath_units::{BitRate, Duration, Instant};
+
+use super::receiver::MOST_ACK_DELAY;
+use crate::frame::AckFrame;
+
+/// A packet is lost when one behind it by so many came (RFC 9002 §6.1.1).
+const PACKET_THRESHOLD: u64 = 3;
+/// Before the first sample (RFC 9002 §6.2.2).
+const FIRST_RTT: Duration = Duration::from_millis(333);
+/// The least that time thresholds are.
+const GRANULARITY: Duration = Duration::from_millis(1);
+/// The pacer may lag so long: what a driver's timer is late by is caught up with.
+const MOST_LAG: Duration = Duration::from_millis(2);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    InFlight,
+    /// Acknowledged, or taken for lost, or nothing that counts.
+    Settled,
+}
+
+#[derive(Debug)]
+struct Sent {
+    bytes: u32,
+    fate: Fate,
+    app_limited: bool,
+    sent_at: Instant,
+    /// As they were when it left.
+    first_sent_at: Instant,
+    delivered_at: Instant,
+    delivered: u64,
+    lost: u64,
+    in_flight: u64,
+    /// For another path, should this one fall silent.
+    contents: Option<Box<[u8]>>,
+}
+
+/// Numbers of a session begin at this number of the path.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    session: [u8; 3],
+    first: u64,
+}
+
+/// What an acknowledgment or a moment brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AckOutcome {
+    pub(crate) acked_bytes: u64,
+    pub(crate) lost_packets: u64,
+    /// The round-trip time that the acknowledgment measured.
+    pub(crate) rtt: Option<Duration>,
+}
+
+/// One direction of a path.
+#[derive(Debug)]
+pub(crate) struct PathSender {
+    controller: Box<dyn Controller>,
+    mss_bytes: u32,
+    sent: VecDeque<Sent>,
+    /// The path's number of the first of `sent`.
+    base: u64,
+    epochs: [Option<Epoch>; 2],
+    in_flight_bytes: u64,
+    delivered: u64,
+    delivered_at: Instant,
+    first_sent_at: Instant,
+    lost: u64,
+    app_limited_until: u64,
+    round_end: u64,
+    recovery_end: Option<u64>,
+    largest_acked: Option<u64>,
+    srtt: Option<Duration>,
+    rtt_variation: Duration,
+    min_rtt: LeastRtt,
+    latest_rtt: Duration,
+    paced_until: Instant,
+    /// When the last packet left that asks for an acknowledgment.
+    last_sent_at: Instant,
+    last_acked_at: Instant,
+    /// Silences in a row.
+    silences: u32,
+    window_limited: bool,
+    sent_packets: u64,
+    lost_packets: u64,
+    sent_bytes: u64,
+}
+
+impl PathSender {
+    pub(crate) fn new(now: Instant, policy: &Policy, mss_bytes: u32) -> Self {
+        let config = Config { mss_bytes, ..Config::default() };
+        Self {
+            controller: policy.build_for(&config),
+            mss_bytes,
+            sent: VecDeque::new(),
+            base: 0,
+            epochs: [None; 2],
+            in_flight_bytes: 0,
+            delivered: 0,
+            delivered_at: now,
+            first_sent_at: now,
+            lost: 0,
+            app_limited_until: 0,
+            round_end: 0,
+            recovery_end: None,
+            largest_acked: None,
+            srtt: None,
+            rtt_variation: Duration::ZERO,
+            min_rtt: LeastRtt::default(),
+            latest_rtt: Duration::ZERO,
+            paced_until: now,
+            last_sent_at: now,
+            last_acked_at: now,
+            silences: 0,
+            window_limited: false,
+            sent_packets: 0,
+            lost_packets: 0,
+            sent_bytes: 0,
+        }
+    }
+
+    /// A packet leaves. `contents` come back from [`PathSender::give_up`]. What `counts` asks for an acknowledgment and takes room in the
+    /// window.
+    pub(crate) fn handle_sent(
+        &mut self,
+        now: Instant,
+        session: [u8; 3],
+        number: u32,
+        bytes: usize,
+        counts: bool,
+        contents: Option<Box<[u8]>>,
+    ) {
+        let next = self.base + self.sent.len() as u64;
+        if self.epochs[0].is_none_or(|epoch| epoch.session != session) {
+            self.epochs =
+                [Some(Epoch { session, first: next - u64::from(number).min(next) }), self.epochs[0]];
+        }
+        self.sent_packets += 1;
+        self.sent_bytes += bytes as u64;
+        if counts {
+            if self.in_flight_bytes == 0 {
+                (self.first_sent_at, self.delivered_at) = (now, now);
+                self.last_acked_at = self.last_acked_at.max(now);
+            }
+            self.in_flight_bytes += bytes as u64;
+            self.last_sent_at = now;
+            self.pace(now, bytes as u64);
+        }
+        self.sent.push_back(Sent {
+            bytes: bytes as u32,
+            fate: if counts { Fate::InFlight } else { Fate::Settled },
+            app_limited: self.delivered < self.app_limited_until,
+            sent_at: now,
+            first_sent_at: self.first_sent_at,
+            delivered_at: self.delivered_at,
+            delivered: self.delivered,
+            lost: self.lost,
+            in_flight: self.in_flight_bytes,
+            contents,
+        });
+        self.forget_settled();
+    }
+
+    fn pace(&mut self, now: Instant, bytes: u64) {
+        let rate = self.pacing_rate();
+        let start = self.paced_until.max(now - MOST_LAG);
+        self.paced_until = start + rate.time_to_send(bytes);
+    }
+
+    /// The rate at which packets leave.
+    pub(crate) fn pacing_rate(&self) -> BitRate {
+        self.controller.pacing_rate().unwrap_or_else(|| {
+            let rate = BitRate::from_bytes_over(self.controller.window_bytes(), self.srtt());
+            let factor = if self.controller.in_slow_start() { 2.0 } else { 1.2 };
+            BitRate::from_bps((rate.as_bps() as f64 * factor) as u64)
+        })
+    }
+
+    /// Bytes that the window lets go now.
+    pub(crate) fn window_left_bytes(&self) -> u64 {
+        self.controller.window_bytes().saturating_sub(self.in_flight_bytes)
+    }
+
+    /// When the next packet may leave, if the window lets it.
+    pub(crate) fn paced_until(&self) -> Instant {
+        self.paced_until
+    }
+
+    /// There was more to send than the window allowed.
+    pub(crate) fn mark_window_limited(&mut self) {
+        self.window_limited = true;
+    }
+
+    /// There is nothing to send, though the window would allow it.
+    pub(crate) fn mark_app_limited(&mut self) {
+        self.app_limited_until = self.delivered + self.in_flight_bytes.max(1);
+        self.window_limited = false;
+    }
+
+    /// The peer's word on what came. An unknown session, and numbers that were never sent, are nothing.
+    pub(crate) fn handle_ack(&mut self, now: Instant, ack: &AckFrame) -> AckOutcome {
+        let Some(epoch) = self.epochs.iter().flatten().find(|epoch| epoch.session == ack.session) else {
+            return AckOutcome::default();
+        };
+        let next = self.base + self.sent.len() as u64;
+        let largest = epoch.first + u64::from(ack.largest);
+        if largest >= next {
+            return AckOutcome::default();
+        }
+        let mut tally = Tally { in_flight_before: self.in_flight_bytes, ..Tally::default() };
+        let mut high = largest;
+        for range in &ack.ranges {
+            let Some(low) = (high + 1).checked_sub(range.len.max(1).into()) else { break };
+            for number in (low.max(self.base)..=high).rev() {
+                self.settle(now, number, number == largest, &mut tally);
+            }
+            let Some(after) = low.checked_sub(u64::from(range.gap) + 1) else { break };
+            if after < self.base {
+                break;
+            }
+            high = after;
+        }
+        if tally.acked_bytes == 0 {
+            return AckOutcome::default();
+        }
+        self.silences = 0;
+        self.last_acked_at = now;
+        self.largest_acked = Some(self.largest_acked.map_or(largest, |before| before.max(largest)));
+        if let Some(sent_at) = tally.largest_sent_at {
+            let delay = Duration::from_micros(ack.delay_micros.into()).min(MOST_ACK_DELAY * 4);
+            self.sample_rtt(now, now.since(sent_at), delay);
+        }
+        let lost = self.find_lost(now);
+        let outcome = AckOutcome {
+            acked_bytes: tally.acked_bytes,
+            lost_packets: lost.packets,
+            rtt: tally.largest_sent_at.map(|_| self.latest_rtt),
+        };
+        self.tell_controller(now, &tally, &lost);
+        self.forget_settled();
+        outcome
+    }
+
+    fn settle(&mut self, now: Instant, number: u64, is_largest: bool, tally: &mut Tally) {
+        let Some(sent) = self.sent.get_mut((number - self.base) as usize) else { return };
+        if sent.fate == Fate::Settled {
+            return;
+        }
+        sent.fate = Fate::Settled;
+        sent.contents = None;
+        let bytes = u64::from(sent.bytes);
+        self.in_flight_bytes -= bytes;
+        self.delivered += bytes;
+        self.delivered_at = now;
+        tally.acked_bytes += bytes;
+        if is_largest {
+            tally.largest_sent_at = Some(sent.sent_at);
+        }
+        if tally
+            .newest
+            .as_ref()
+            .is_none_or(|newest| sent.delivered > newest.prior_delivered || sent.sent_at > newest.sent_at)
+        {
+            tally.newest = Some(Newest {
+                sent_at: sent.sent_at,
+                prior_delivered: sent.delivered,
+                prior_lost: sent.lost,
+                tx_in_flight: sent.in_flight,
+                app_limited: sent.app_limited,
+                interval: sent.sent_at.since(sent.first_sent_at).max(now.since(sent.delivered_at)),
+            });
+            self.first_sent_at = self.first_sent_at.max(sent.sent_at);
+        }
+    }
+
+    fn sample_rtt(&mut self, now: Instant, sample: Duration, delay: Duration) {
+        let adjusted = sample.saturating_sub(delay);
+        self.min_rtt.note(now, adjusted);
+        self.latest_rtt = adjusted;
+        match self.srtt {
+            None => (self.srtt, self.rtt_variation) = (Some(adjusted), adjusted / 2),
+            Some(srtt) => {
+                let difference = if srtt > adjusted { srtt - adjusted } else { adjusted - srtt };
+                self.rtt_variation = (self.rtt_variation * 3 + difference) / 4;
+                self.srtt = Some((srtt * 7 + adjusted) / 8);
+            }
+        }
+    }
+
+    /// Takes for lost what packets behind it have overtaken, in numbers or time.
+    fn find_lost(&mut self, now: Instant) -> Lost {
+        let mut lost = Lost::default();
+        let Some(largest) = self.largest_acked else { return lost };
+        let patience = self.loss_patience();
+        for (at, sent) in self.sent.iter_mut().enumerate() {
+            let number = self.base + at as u64;
+            if number >= largest {
+                break;
+            }
+            if sent.fate == Fate::Settled {
+                continue;
+            }
+            if largest - number < PACKET_THRESHOLD && now.since(sent.sent_at) < patience {
+                break;
+            }
+            sent.fate = Fate::Settled;
+            sent.contents = None;
+            self.in_flight_bytes -= u64::from(sent.bytes);
+            self.lost += u64::from(sent.bytes);
+            lost.packets += 1;
+            lost.bytes += u64::from(sent.bytes);
+            lost.last = number;
+        }
+        self.lost_packets += lost.packets;
+        lost
+    }
+
+    fn loss_patience(&self) -> Duration {
+        let rtt = self.srtt().max(self.latest_rtt);
+        (rtt + rtt / 8).max(GRANULARITY)
+    }
+
+    fn tell_controller(&mut self, now: Instant, tally: &Tally, lost: &Lost) {
+        let flow = self.view();
+        let flows = Flows::single(&flow);
+        if lost.packets > 0 && self.recovery_end.is_none_or(|end| lost.last >= end) {
+            self.recovery_end = Some(self.base + self.sent.len() as u64);
+            self.controller.on_congestion(now, tally.in_flight_before, &flows);
+        }
+        let is_in_recovery = match (self.recovery_end, self.largest_acked) {
+            (Some(end), Some(largest)) if largest + 1 >= end => {
+                self.recovery_end = None;
+                self.controller.on_recovery_end(now);
+                false
+            }
+            (Some(_), _) => true,
+            _ => false,
+        };
+        if is_in_recovery && !self.controller.steers_recovery() {
+            return;
+        }
+        let round_ended =
+            tally.newest.as_ref().is_some_and(|newest| newest.prior_delivered >= self.round_end);
+        if round_ended {
+            self.round_end = self.delivered;
+        }
+        let rate = tally.newest.as_ref().map(|newest| self.rate_sample(newest));
+        let latest = self.latest_rtt;
+        let rtt = tally.largest_sent_at.map(|_| self.min_rtt.told_for(now, latest));
+        self.controller.on_ack(
+            &Ack {
+                now,
+                acked_bytes: tally.acked_bytes,
+                in_flight_bytes: tally.in_flight_before,
+                rtt,
+                srtt: self.srtt(),
+                min_rtt: self.min_rtt.least(),
+                window_limited: self.window_limited,
+                round_ended,
+                rate,
+            },
+            &flows,
+        );
+    }
+
+    fn rate_sample(&self, newest: &Newest) -> RateSample {
+        let is_reliable = !newest.interval.is_zero() && newest.interval >= self.min_rtt.least();
+        let bytes = self.delivered - newest.prior_delivered;
+        RateSample {
+            delivery_rate: if is_reliable {
+                BitRate::from_bytes_over(bytes, newest.interval)
+            } else {
+                BitRate::from_bps(0)
+            },
+            app_limited: newest.app_limited,
+            prior_delivered_bytes: newest.prior_delivered,
+            delivered_bytes: self.delivered,
+            tx_in_flight_bytes: newest.tx_in_flight,
+            in_flight_bytes: self.in_flight_bytes,
+            lost_bytes: self.lost - newest.prior_lost,
+            total_lost_bytes: self.lost,
+        }
+    }
+
+    fn view(&self) -> FlowView {
+        FlowView {
+            window_bytes: self.controller.window_bytes(),
+            mss_bytes: self.mss_bytes,
+            srtt: self.srtt.unwrap_or(Duration::ZERO),
+            min_rtt: self.min_rtt.least(),
+            in_slow_start: self.controller.in_slow_start(),
+            ..FlowView::default()
+        }
+    }
+
+    fn forget_settled(&mut self) {
+        while self.sent.front().is_some_and(|sent| sent.fate == Fate::Settled) {
+            self.sent.pop_front();
+            self.base += 1;
+        }
+    }
+
+    /// When to look again whether the path has fallen silent.
+    pub(crate) fn silent_at(&self) -> Option<Instant> {
+        let patience = self.silence_patience() * (1 << self.silences.min(6));
+        (self.in_flight_bytes > 0).then(|| self.last_acked_at.max(self.oldest_in_flight_at()) + patience)
+    }
+
+    fn oldest_in_flight_at(&self) -> Instant {
+        self.sent.front().map_or(self.last_sent_at, |sent| sent.sent_at)
+    }
+
+    /// A probe timeout (RFC 9002 §6.2.1).
+    pub(crate) fn silence_patience(&self) -> Duration {
+        match self.srtt {
+            Some(srtt) => srtt + (self.rtt_variation * 4).max(GRANULARITY * 4) + MOST_ACK_DELAY,
+            None => FIRST_RTT * 2,
+        }
+    }
+
+    /// The path is silent. All that is under way counts as lost; the contents are for another path.
+    pub(crate) fn give_up(&mut self, now: Instant) -> Vec<Box<[u8]>> {
+        self.silences += 1;
+        let before = self.in_flight_bytes;
+        let mut contents = Vec::new();
+        for sent in &mut self.sent {
+            if sent.fate == Fate::InFlight {
+                sent.fate = Fate::Settled;
+                self.lost += u64::from(sent.bytes);
+                self.lost_packets += 1;
+                contents.extend(sent.contents.take());
+            }
+        }
+        self.in_flight_bytes = 0;
+        self.forget_settled();
+        let flow = self.view();
+        self.controller.on_timeout(now, before, &Flows::single(&flow));
+        self.recovery_end = None;
+        self.last_acked_at = now;
+        contents
+    }
+
+    pub(crate) fn silences(&self) -> u32 {
+        self.silences
+    }
+
+    pub(crate) fn in_flight_bytes(&self) -> u64 {
+        self.in_flight_bytes
+    }
+
+    /// Smoothed round-trip time, or a guess before the first sample.
+    pub(crate) fn srtt(&self) -> Duration {
+        self.srtt.unwrap_or(FIRST_RTT)
+    }
+
+    pub(crate) fn min_rtt(&self) -> Option<Duration> {
+        self.srtt.map(|_| self.min_rtt.least())
+    }
+
+    pub(crate) fn last_sent_at(&self) -> Instant {
+        self.last_sent_at
+    }
+
+    /// Packets, bytes, and packets taken for lost.
+    pub(crate) fn counts(&self) -> (u64, u64, u64) {
+        (self.sent_packets, self.sent_bytes, self.lost_packets)
+    }
+}
+
+/// The least round-trip time of the last ten to twenty seconds: a path may change.
+#[derive(Debug, Default)]
+struct LeastRtt {
+    since: Instant,
+    now: Option<Duration>,
+    before: Option<Duration>,
+    /// What the controller was told last, and when.
+    told: Option<(Instant, Duration)>,
+}
+
+impl LeastRtt {
+    /// A controller is told so often that the path was without a queue.
+    const TELL: Duration = Duration::from_secs(2);
+    const WINDOW: Duration = Duration::from_secs(10);
+    /// Samples that are above the least by no more than this, and a sixteenth, show a path without a queue.
+    const TOLERANCE: Duration = Duration::from_micros(500);
+
+    fn note(&mut self, now: Instant, sample: Duration) {
+        if now.since(self.since) >= Self::WINDOW {
+            (self.since, self.before, self.now) = (now, self.now, None);
+        }
+        self.now = Some(self.now.map_or(sample, |least| least.min(sample)));
+    }
+
+    fn least(&self) -> Duration {
+        [self.now, self.before].into_iter().flatten().min().unwrap_or(Duration::ZERO)
+    }
+
+    /// A hair less than was told before, if a sample is about the least: a controller that waits for a lower one then need not empty
+    /// the path to see it.
+    fn told_for(&mut self, now: Instant, sample: Duration) -> Duration {
+        let least = self.least();
+        let is_about = sample <= least + least / 16 + Self::TOLERANCE;
+        if !is_about || self.told.is_some_and(|(at, _)| now.since(at) < Self::TELL) {
+            return sample;
+        }
+        let told = self.told.map_or(least, |(_, told)| told.min(least)) - Duration::from_nanos(1);
+        self.told = Some((now, told));
+        told
+    }
+}
+
+#[derive(Default)]
+struct Tally {
+    in_flight_before: u64,
+    acked_bytes: u64,
+    largest_sent_at: Option<Instant>,
+    newest: Option<Newest>,
+}
+
+/// Of what an acknowledgment told, the packet that left last.
+struct Newest {
+    sent_at: Instant,
+    prior_delivered: u64,
+    prior_lost: u64,
+    tx_in_flight: u64,
+    app_limited: bool,
+    interval: Duration,
+}
+
+#[derive(Default)]
+struct Lost {
+    packets: u64,
+    bytes: u64,
+    last: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Range;
+
+    const SESSION: [u8; 3] = [1, 0, 0];
+
+    fn sender() -> PathSender {
+        PathSender::new(Instant::ZERO, &"reno".parse().unwrap(), 1_400)
+    }
+
+    fn send(sender: &mut PathSender, now: Instant, numbers: core::ops::Range<u32>) {
+        for number in numbers {
+            sender.handle_sent(now, SESSION, number, 1_000, true, Some(Box::new([number as u8])));
+        }
+    }
+
+    fn ack(session: [u8; 3], largest: u32, ranges: &[(u16, u16)]) -> AckFrame {
+        let ranges = ranges.iter().map(|&(len, gap)| Range { len, gap }).collect();
+        AckFrame { session, largest, delay_micros: 0, ranges }
+    }
+
+    #[test]
+    fn what_is_acknowledged_makes_room_and_measures() {
+        let mut sender = sender();
+        send(&mut sender, Instant::ZERO, 0..4);
+        assert_eq!(sender.in_flight_bytes(), 4_000);
+        let outcome = sender.handle_ack(Instant::from_millis(50), &ack(SESSION, 1, &[(2, 0)]));
+        assert_eq!((outcome.acked_bytes, outcome.lost_packets), (2_000, 0));
+        assert_eq!(sender.srtt(), Duration::from_millis(50));
+        assert_eq!(sender.in_flight_bytes(), 2_000);
+        // Again, of another session, and of numbers never sent: nothing.
+        for ack in [ack(SESSION, 1, &[(2, 0)]), ack([2, 0, 0], 1, &[(2, 0)]), ack(SESSION, 77, &[(60, 0)])] {
+            assert_eq!(sender.handle_ack(Instant::from_millis(60), &ack), AckOutcome::default());
+        }
+    }
+
+    #[test]
+    fn overtaken_packets_are_lost() {
+        let mut sender = sender();
+        send(&mut sender, Instant::ZERO, 0..6);
+        let window = sender.window_left_bytes() + sender.in_flight_bytes();
+        let outcome = sender.handle_ack(Instant::from_millis(50), &ack(SESSION, 5, &[(2, 0)]));
+        assert_eq!(outcome.lost_packets, 3);
+        assert!(sender.window_left_bytes() + sender.in_flight_bytes() < window);
+        // The other one by time.
+        send(&mut sender, Instant::from_millis(60), 6..7);
+        let outcome = sender.handle_ack(Instant::from_millis(110), &ack(SESSION, 6, &[(1, 0)]));
+        assert_eq!(outcome.lost_packets, 1);
+        assert_eq!(sender.in_flight_bytes(), 0);
+    }
+
+    #[test]
+    fn a_silent_path_gives_its_contents_back() {
+        let mut sender = sender();
+        send(&mut sender, Instant::ZERO, 0..3);
+        sender.handle_ack(Instant::from_millis(20), &ack(SESSION, 0, &[(1, 0)]));
+        let silent_at = sender.silent_at().unwrap();
+        assert!(silent_at < Instant::from_millis(120), "{silent_at}");
+        let contents = sender.give_up(silent_at);
+        assert_eq!(contents, [Box::from([1]), Box::from([2])] as [Box<[u8]>; 2]);
+        assert_eq!((sender.in_flight_bytes(), sender.silences()), (0, 1));
+        assert_eq!(sender.silent_at(), None);
+    }
+
+    #[test]
+    fn numbers_begin_anew_with_a_session() {
+        let mut sender = sender();
+        send(&mut sender, Instant::ZERO, 0..3);
+        let next = [2, 0, 0];
+        for number in 0..2 {
+            sender.handle_sent(Instant::ZERO, next, number, 1_000, true, None);
+        }
+        let outcome = sender.handle_ack(Instant::from_millis(5), &ack(next, 1, &[(2, 0)]));
+        assert_eq!(outcome.acked_bytes, 2_000);
+        let outcome = sender.handle_ack(Instant::from_millis(6), &ack(SESSION, 2, &[(1, 0)]));
+        assert_eq!(outcome.acked_bytes, 1_000, "the others were overtaken");
+    }
+}

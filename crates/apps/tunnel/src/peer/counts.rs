@@ -1,0 +1,26 @@
+//! What is counted of a peer.
+
+/// Packets of a peer, by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerCounts {
+    /// Carried to the peer.
+    pub sent: u64,
+    /// Came from the peer and were let out.
+    pub received: u64,
+    /// From an address that the peer may not use.
+    pub foreign: u64,
+    /// Sent again as their path had fallen silent.
+    pub sent_again: u64,
+    /// Dropped as no path takes packets of their length.
+    pub too_long: u64,
+    /// Dropped as too many waited.
+    pub dropped: u64,
+    /// Came twice.
+    pub replayed: u64,
+    /// Were not the peer's, or changed on the way.
+    pub not_authentic: u64,
+    /// Authentic, and without sense.
+    pub malformed: u64,
+    /// Handshakes that ended well.
+    pub handshakes: u64,
+}

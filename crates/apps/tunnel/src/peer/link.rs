@@ -1,0 +1,249 @@
+//! A path to a peer with both directions, and whether it is believed.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use polypath_congestion::Policy;
+use polypath_units::{Duration, Instant};
+
+use crate::engine::{LocalId, PathSettings};
+use crate::path::{OneWayDelay, PathReceiver, PathSender};
+
+/// A path that carries something is asked at least so often.
+const PROBE_BUSY: Duration = Duration::from_secs(1);
+/// Translators of addresses forget after half a minute (RFC 4787 REQ-5 says two minutes, many are below).
+const PROBE_IDLE: Duration = Duration::from_secs(20);
+/// A probe without an answer is sent again after so long, then twice as long each time.
+const PROBE_AGAIN: Duration = Duration::from_millis(250);
+const MOST_PROBE_AGAIN: Duration = Duration::from_secs(4);
+/// After so many probes without an answer an address that showed up is forgotten.
+const MOST_STRANGE_PROBES: u32 = 6;
+/// Packets that only this path may carry, and that wait.
+const MOST_OWN: usize = 256;
+/// A time is sent at most so often.
+const TIME_AGAIN: Duration = Duration::from_millis(4);
+
+/// Where a path's datagrams go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PathEnds {
+    pub(crate) local: LocalId,
+    pub(crate) remote: SocketAddr,
+}
+
+/// A question that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+struct Challenge {
+    token: u64,
+    to: PathEnds,
+    is_long: bool,
+}
+
+/// A probe to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProbeToSend {
+    pub(crate) to: PathEnds,
+    pub(crate) is_long: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    ends: PathEnds,
+    /// Another address from which authentic packets came.
+    strange: Option<PathEnds>,
+    pub(crate) settings: PathSettings,
+    is_up: bool,
+    /// The peer answers there.
+    is_believed: bool,
+    /// Longest datagrams come through.
+    carries_long: bool,
+    challenges: VecDeque<Challenge>,
+    unanswered: u32,
+    long_tries: u32,
+    probe_at: Instant,
+    pub(crate) sender: PathSender,
+    pub(crate) receiver: PathReceiver,
+    pub(crate) delay: OneWayDelay,
+    /// Frames for this path alone.
+    own: VecDeque<Box<[u8]>>,
+    last_received_at: Option<Instant>,
+    time_at: Option<Instant>,
+}
+
+impl Link {
+    pub(crate) fn new(
+        now: Instant,
+        ends: PathEnds,
+        settings: PathSettings,
+        policy: &Policy,
+        mss_bytes: u32,
+    ) -> Self {
+        Self {
+            ends,
+            strange: None,
+            settings,
+            is_up: true,
+            is_believed: false,
+            carries_long: false,
+            challenges: VecDeque::new(),
+            unanswered: 0,
+            long_tries: 0,
+            probe_at: now,
+            sender: PathSender::new(now, policy, mss_bytes),
+            receiver: PathReceiver::default(),
+            delay: OneWayDelay::default(),
+            own: VecDeque::new(),
+            last_received_at: None,
+            time_at: None,
+        }
+    }
+
+    pub(crate) fn ends(&self) -> PathEnds {
+        self.ends
+    }
+
+    /// The driver says whether its interface works.
+    pub(crate) fn set_up(&mut self, now: Instant, is_up: bool) {
+        if is_up && !self.is_up {
+            self.probe_at = now;
+            self.unanswered = 0;
+        }
+        self.is_up = is_up;
+    }
+
+    /// The driver has another socket for it, or the peer another address: it has to be believed again.
+    pub(crate) fn move_to(&mut self, now: Instant, ends: PathEnds) {
+        if self.ends != ends {
+            self.ends = ends;
+            self.is_believed = false;
+            self.unanswered = 0;
+            self.probe_at = now;
+        }
+    }
+
+    /// It fell silent: it is asked at once.
+    pub(crate) fn ask_now(&mut self, now: Instant) {
+        self.probe_at = now;
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.is_up
+    }
+
+    pub(crate) fn is_believed(&self) -> bool {
+        self.is_believed
+    }
+
+    pub(crate) fn carries_long(&self) -> bool {
+        self.carries_long
+    }
+
+    /// Whether data may go over it.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.is_up && self.is_believed && self.sender.silences() == 0
+    }
+
+    /// Something authentic came from there.
+    pub(crate) fn handle_received(&mut self, now: Instant, from: PathEnds) {
+        self.last_received_at = Some(now);
+        if from != self.ends && self.strange != Some(from) {
+            // Only an answer from there makes it the path's address.
+            self.strange = Some(from);
+            self.unanswered = 0;
+            self.probe_at = now;
+        }
+    }
+
+    /// The probe that is due now.
+    pub(crate) fn poll_probe(&mut self, now: Instant, is_busy: bool) -> Option<ProbeToSend> {
+        if !self.is_up || now < self.probe_due(is_busy) {
+            return None;
+        }
+        if self.strange.is_some() && self.unanswered >= MOST_STRANGE_PROBES {
+            self.strange = None;
+            self.unanswered = 0;
+        }
+        let to = self.strange.unwrap_or(self.ends);
+        let is_long = !self.carries_long && self.is_believed && self.long_tries < 12;
+        self.long_tries += u32::from(is_long);
+        self.unanswered += 1;
+        let again = (PROBE_AGAIN * (1 << self.unanswered.min(5) >> 1)).min(MOST_PROBE_AGAIN);
+        self.probe_at = now + again.max(self.sender.silence_patience().min(MOST_PROBE_AGAIN));
+        Some(ProbeToSend { to, is_long })
+    }
+
+    /// When the next probe is due.
+    pub(crate) fn probe_due(&self, is_busy: bool) -> Instant {
+        let needs_one = !self.is_believed
+            || self.strange.is_some()
+            || self.sender.silences() > 0
+            || (!self.carries_long && self.long_tries < 12);
+        if needs_one || self.unanswered > 0 {
+            return self.probe_at;
+        }
+        let period = if is_busy { PROBE_BUSY } else { self.settings.keepalive.unwrap_or(PROBE_IDLE) };
+        self.probe_at.max(self.sender.last_sent_at() + period)
+    }
+
+    pub(crate) fn handle_probe_sent(&mut self, token: u64, probe: ProbeToSend) {
+        self.challenges.push_back(Challenge { token, to: probe.to, is_long: probe.is_long });
+        if self.challenges.len() > 8 {
+            self.challenges.pop_front();
+        }
+    }
+
+    /// An answer; true if it was one to a question of ours.
+    pub(crate) fn handle_probe_reply(&mut self, now: Instant, token: u64, from: PathEnds) -> bool {
+        let Some(at) = self.challenges.iter().position(|challenge| challenge.token == token) else {
+            return false;
+        };
+        let Some(challenge) = self.challenges.remove(at) else { return false };
+        self.unanswered = 0;
+        self.probe_at = now;
+        if challenge.is_long && challenge.to == self.ends {
+            self.carries_long = true;
+        }
+        let is_from_there = challenge.to.remote == from.remote || challenge.to == self.ends;
+        if is_from_there && challenge.to != self.ends {
+            self.ends = challenge.to;
+            self.carries_long = false;
+            self.long_tries = 0;
+        }
+        if self.strange == Some(self.ends) {
+            self.strange = None;
+        }
+        if is_from_there {
+            self.is_believed = true;
+        }
+        true
+    }
+
+    /// Whether a packet takes the sender's time along.
+    pub(crate) fn takes_time(&mut self, now: Instant) -> bool {
+        let takes = self.time_at.is_none_or(|at| now.since(at) >= TIME_AGAIN);
+        if takes {
+            self.time_at = Some(now);
+        }
+        takes
+    }
+
+    /// A frame that only this path may carry. False if too many wait.
+    pub(crate) fn push_own(&mut self, frame: Box<[u8]>) -> bool {
+        let has_room = self.own.len() < MOST_OWN;
+        if has_room {
+            self.own.push_back(frame);
+        }
+        has_room
+    }
+
+    pub(crate) fn pop_own(&mut self) -> Option<Box<[u8]>> {
+        self.own.pop_front()
+    }
+
+    pub(crate) fn has_own(&self) -> bool {
+        !self.own.is_empty()
+    }
+
+    pub(crate) fn last_received_at(&self) -> Option<Instant> {
+        self.last_received_at
+    }
+}

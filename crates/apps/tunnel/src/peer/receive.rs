@@ -1,0 +1,211 @@
+//! What a peer's datagrams do.
+
+use polypath_units::{Duration, Instant};
+
+use super::{Link, PathEnds, Peer};
+use crate::engine::PathSettings;
+use crate::frame::{DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE_BYTES};
+use crate::inner_packet::InnerPacket;
+use crate::noise::{Index, OpenError, PATH_HEADER_BYTES, PathId, TAG_BYTES};
+
+/// A path counts for deadlines so long after its last packet.
+const RECENT: Duration = Duration::from_secs(1);
+/// What timers and scheduling may add to a delay.
+const MARGIN: Duration = Duration::from_millis(1);
+
+/// Whether the peer may send from an address.
+pub(crate) type Source<'a> = dyn Fn(&[u8]) -> Option<usize> + 'a;
+
+impl Peer {
+    /// A datagram with a path. Returns a session that is not used any more.
+    pub(crate) fn handle_on_path(
+        &mut self,
+        now: Instant,
+        (local, path, counter): (Index, PathId, u32),
+        from: PathEnds,
+        datagram: &mut [u8],
+        is_allowed: &Source<'_>,
+        deliver: &mut dyn FnMut(&[u8]),
+    ) -> Option<Index> {
+        let len_bytes = datagram.len();
+        if len_bytes < PATH_HEADER_BYTES + TAG_BYTES {
+            self.counts.malformed += 1;
+            return None;
+        }
+        let session = self.sessions.by_local(local)?;
+        if session.is_over(now) {
+            return None;
+        }
+        let opened = match session.transport.open_on_path(path, counter, datagram) {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.count_error(error);
+                return None;
+            }
+        };
+        let forgotten = self.sessions.handle_authentic(local);
+        let Some(frame) = Frame::parse(opened) else {
+            self.counts.malformed += 1;
+            return forgotten;
+        };
+        let mss_bytes = self.shared.long_bytes() as u32;
+        let policy = &self.shared.policy;
+        let link = self.links[path.index()].get_or_insert_with(|| {
+            Box::new(Link::new(now, from, PathSettings::default(), policy, mss_bytes))
+        });
+        link.handle_received(now, from);
+        let [a, b, c, _] = local.to_bytes();
+        let asks = !matches!(frame, Frame::Ack(_));
+        link.receiver.handle(now, [a, b, c], counter, len_bytes, asks);
+        match frame {
+            Frame::Data(header, at) => {
+                self.data_at = Some(now);
+                let Some(packet) = is_allowed(&opened[at..]).map(|len| &opened[at..at + len]) else {
+                    self.counts.foreign += 1;
+                    return forgotten;
+                };
+                self.handle_data(now, path, &header, packet, deliver);
+            }
+            Frame::Ack(ack) => {
+                link.sender.handle_ack(now, &ack);
+            }
+            Frame::Probe { token } => {
+                let probe_bytes = u16::try_from(len_bytes).unwrap_or(u16::MAX);
+                let mut contents = Vec::with_capacity(PROBE_BYTES + 2);
+                Frame::ProbeReply { token, probe_bytes }.write(&mut contents);
+                self.send_control(now, path, from, &contents, 0);
+            }
+            Frame::ProbeReply { token, .. } => {
+                link.handle_probe_reply(now, token, from);
+            }
+            Frame::Leave => {
+                let contents = link.sender.give_up(now);
+                self.again.extend(contents);
+            }
+            Frame::Hello { .. } => self.counts.malformed += 1,
+        }
+        forgotten
+    }
+
+    fn handle_data(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        header: &DataHeader,
+        packet: &[u8],
+        deliver: &mut dyn FnMut(&[u8]),
+    ) {
+        if let (Some(time), Some(link)) = (header.time, self.links[path.index()].as_deref_mut()) {
+            link.delay.sample(now, time);
+        }
+        match header.order {
+            Order::Free => {
+                self.counts.received += 1;
+                deliver(packet);
+            }
+            Order::FirstCopy => {
+                if self.resequencer.is_first_copy(header.flow, header.sequence) {
+                    self.counts.received += 1;
+                    deliver(packet);
+                }
+            }
+            Order::Kept => {
+                let deadline = now + self.patience(now, path);
+                let counts = &mut self.counts;
+                self.resequencer.handle(header.flow, header.sequence, packet, deadline, &mut |packet| {
+                    counts.received += 1;
+                    deliver(packet);
+                });
+            }
+        }
+    }
+
+    /// How long a packet that left before one that just came over `path` may still take.
+    fn patience(&self, now: Instant, path: PathId) -> Duration {
+        let here = self.links[path.index()].as_deref().and_then(|link| link.delay.last_micros());
+        let latest = self
+            .links
+            .iter()
+            .flatten()
+            .filter(|link| link.delay.is_recent(now, RECENT))
+            .filter_map(|link| link.delay.latest_micros())
+            .max();
+        match (here, latest) {
+            (Some(here), Some(latest)) => {
+                Duration::from_micros((latest - here).clamp(0, 2_000_000) as u64) + MARGIN
+            }
+            _ => MARGIN,
+        }
+    }
+
+    /// A datagram in WireGuard's own form. Returns a session that is not used any more.
+    pub(crate) fn handle_plain(
+        &mut self,
+        now: Instant,
+        (local, counter): (Index, u64),
+        from: PathEnds,
+        datagram: &mut [u8],
+        is_allowed: &Source<'_>,
+        deliver: &mut dyn FnMut(&[u8]),
+    ) -> Option<Index> {
+        let session = self.sessions.by_local(local)?;
+        if session.is_over(now) {
+            return None;
+        }
+        let opened = match session.transport.open_plain(counter, datagram) {
+            Ok(opened) => &*opened,
+            Err(error) => {
+                self.count_error(error);
+                return None;
+            }
+        };
+        let hello = match Frame::parse(opened) {
+            Some(Frame::Hello { instance, .. }) if opened.len() == 11 => Some(instance),
+            _ => None,
+        };
+        if hello.is_some() && session.handle_hello() {
+            session.owe_hello(now);
+        }
+        let forgotten = self.sessions.handle_authentic(local);
+        self.plain_ends = Some(from);
+        if let Some(instance) = hello {
+            self.handle_hello(now, instance, deliver);
+        } else if !opened.is_empty() {
+            self.plain_received_at = Some(now);
+            self.data_at = Some(now);
+            match is_allowed(opened) {
+                Some(len) => {
+                    self.counts.received += 1;
+                    deliver(&opened[..len]);
+                }
+                None => self.counts.foreign += 1,
+            }
+        }
+        forgotten
+    }
+
+    fn handle_hello(&mut self, now: Instant, instance: u64, deliver: &mut dyn FnMut(&[u8])) {
+        if self.instance != Some(instance) {
+            // Another process: its numbers begin anew, and so do ours to it.
+            self.resequencer.restart(&mut |packet| deliver(packet));
+            self.kept.clear();
+            self.copied.clear();
+            self.again.clear();
+            self.instance = Some(instance);
+        }
+        // What waited as a stock peer would have it goes over the paths now.
+        for frame in std::mem::take(&mut self.plain) {
+            let inner = frame.get(DATA_HEADER_BYTES..).and_then(InnerPacket::parse);
+            if let Some(inner) = inner {
+                self.handle_packet(now, &inner, frame);
+            }
+        }
+    }
+
+    fn count_error(&mut self, error: OpenError) {
+        match error {
+            OpenError::Replayed => self.counts.replayed += 1,
+            OpenError::NotAuthentic => self.counts.not_authentic += 1,
+        }
+    }
+}

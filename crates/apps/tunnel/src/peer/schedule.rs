@@ -1,0 +1,77 @@
+//! Which path takes the next packet.
+
+use polypath_units::{Duration, Instant};
+
+use super::Link;
+
+/// A path with `skew` more delay is worth its capacity only if that is so much, as a part of the better path's, for each time that the
+/// delay is longer.
+const WORTH: f64 = 0.02;
+
+/// A path and its number.
+type Numbered<'a> = (usize, &'a Link);
+
+/// What a path would take for a packet that leaves now.
+fn one_way(link: &Link) -> Duration {
+    link.sender.srtt() / 2
+}
+
+/// The path of least delay, whether its window is full or not.
+pub(super) fn fastest<'a>(links: impl Iterator<Item = Numbered<'a>>) -> Option<usize> {
+    links.min_by_key(|(_, link)| one_way(link)).map(|(at, _)| at)
+}
+
+/// The path for the next packet of what waits, or `None` if it is better to wait.
+pub(super) fn for_waiting<'a>(
+    now: Instant,
+    links: impl Iterator<Item = Numbered<'a>> + Clone,
+    waiting_bytes: u64,
+) -> Option<usize> {
+    let (best, others) = candidates(links, waiting_bytes)?;
+    let is_open = |link: &Link| link.sender.window_left_bytes() > 0 && link.sender.paced_until() <= now;
+    if is_open(best.1) {
+        return Some(best.0);
+    }
+    others.filter(|(_, link)| is_open(link)).min_by_key(|(_, link)| one_way(link)).map(|(at, _)| at)
+}
+
+/// When [`for_waiting`] may find a path, if no acknowledgment comes before.
+pub(super) fn next_chance<'a>(
+    links: impl Iterator<Item = Numbered<'a>> + Clone,
+    waiting_bytes: u64,
+) -> Option<Instant> {
+    let (best, others) = candidates(links, waiting_bytes)?;
+    let all = std::iter::once(best).chain(others);
+    all.filter(|(_, link)| link.sender.window_left_bytes() > 0)
+        .map(|(_, link)| link.sender.paced_until())
+        .min()
+}
+
+/// The fastest path, and those others on which a packet would come earlier than over the fastest, once that has sent what waits (ECF, Lim
+/// et al., CoNEXT 2017, without its hysteresis).
+fn candidates<'a>(
+    links: impl Iterator<Item = Numbered<'a>> + Clone,
+    waiting_bytes: u64,
+) -> Option<(Numbered<'a>, impl Iterator<Item = Numbered<'a>>)> {
+    let best = links.clone().min_by_key(|(_, link)| one_way(link))?;
+    let by_best = best.1.sender.pacing_rate().time_to_send(waiting_bytes) + one_way(best.1);
+    let others = links
+        .filter(move |&(at, link)| at != best.0 && one_way(link) <= by_best && is_worth_it(best.1, link));
+    Some((best, others))
+}
+
+fn is_worth_it(best: &Link, link: &Link) -> bool {
+    let (Some(best_rtt), Some(rtt)) = (best.sender.min_rtt(), link.sender.min_rtt()) else { return true };
+    let longer = rtt.as_secs_f64() / best_rtt.as_secs_f64().max(0.001);
+    let more = link.sender.pacing_rate().as_bps() as f64 / best.sender.pacing_rate().as_bps().max(1) as f64;
+    more >= WORTH * (longer - 1.0)
+}
+
+/// The difference of delay between the usable paths: so long packets may wait for the fastest.
+pub(super) fn skew<'a>(links: impl Iterator<Item = &'a Link> + Clone) -> Duration {
+    let delays = links.map(one_way);
+    match (delays.clone().min(), delays.max()) {
+        (Some(least), Some(most)) => most - least,
+        _ => Duration::ZERO,
+    }
+}

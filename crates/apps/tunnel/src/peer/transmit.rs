@@ -1,0 +1,262 @@
+//! What leaves for a peer, and in which order.
+
+use polypath_units::Instant;
+
+use super::{PathEnds, Peer, schedule, take_number};
+use crate::engine::Transmit;
+use crate::frame::{
+    DATA_HEADER_BYTES, DataHeader, Frame, MOST_DATA_HEADER_BYTES, Order, PROBE_BYTES, Sequence,
+};
+use crate::noise::{PATH_HEADER_BYTES, PLAIN_HEADER_BYTES, PathId, TAG_BYTES};
+
+/// Most of one system call: what UDP can say of its length, and what Linux takes in segments.
+const MOST_TRAIN_BYTES: usize = 60_000;
+const MOST_TRAIN_SEGMENTS: usize = 60;
+
+/// The data packet that leaves next.
+pub(super) struct Departure {
+    at: usize,
+    header: DataHeader,
+    /// The packet, behind room for its header.
+    frame: Box<[u8]>,
+}
+
+impl Peer {
+    /// The next datagram, or several of one length, written to the end of `into`. `random` gives tokens.
+    pub(crate) fn poll_transmit(
+        &mut self,
+        now: Instant,
+        into: &mut Vec<u8>,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Option<Transmit> {
+        self.poll_hello(now);
+        self.poll_control(now, random);
+        if let Some((ends, datagram)) = self.ready.pop_front() {
+            into.extend_from_slice(&datagram);
+            return Some(Self::transmit(ends, datagram.len()));
+        }
+        self.poll_plain(now, into).or_else(|| self.poll_train(now, into))
+    }
+
+    fn poll_hello(&mut self, now: Instant) {
+        let (Some(ends), instance) = (self.plain_ends, self.shared.instance) else { return };
+        let Some(session) = self.sessions.current(now) else { return };
+        if session.takes_hello(now) {
+            let mut contents = Vec::new();
+            Frame::Hello { instance, flags: 0 }.write(&mut contents);
+            let datagram = plain_datagram(&contents, |datagram| session.transport.seal_plain(datagram));
+            self.ready.push_back((ends, datagram));
+        }
+    }
+
+    /// Acknowledgments and probes that are due.
+    fn poll_control(&mut self, now: Instant, random: &mut dyn FnMut() -> u64) {
+        if self.sessions.for_paths(now).is_none() {
+            return;
+        }
+        let is_busy = self.is_busy(now);
+        for at in 0..self.links.len() {
+            let Some(link) = self.links[at].as_deref_mut() else { continue };
+            let Some(path) = PathId::new(at as u8) else { continue };
+            if link.receiver.due_at().is_some_and(|due| due <= now) {
+                let ends = link.ends();
+                if let Some(ack) = link.receiver.acknowledge(now) {
+                    let mut contents = Vec::new();
+                    Frame::Ack(ack).write(&mut contents);
+                    self.send_control(now, path, ends, &contents, 0);
+                }
+            }
+            let Some(link) = self.links[at].as_deref_mut() else { continue };
+            if let Some(probe) = link.poll_probe(now, is_busy) {
+                let token = random();
+                link.handle_probe_sent(token, probe);
+                let mut contents = Vec::new();
+                Frame::Probe { token }.write(&mut contents);
+                let overhead = PATH_HEADER_BYTES + PROBE_BYTES + TAG_BYTES;
+                let padding = if probe.is_long { self.shared.long_bytes() - overhead } else { 0 };
+                self.send_control(now, path, probe.to, &contents, padding);
+            }
+        }
+    }
+
+    pub(super) fn send_control(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        ends: PathEnds,
+        contents: &[u8],
+        padding_bytes: usize,
+    ) {
+        let Some(session) = self.sessions.for_paths(now) else { return };
+        let mut datagram = vec![0; PATH_HEADER_BYTES + contents.len() + padding_bytes + TAG_BYTES];
+        datagram[PATH_HEADER_BYTES..PATH_HEADER_BYTES + contents.len()].copy_from_slice(contents);
+        let Some(number) = session.transport.seal_on_path(path, &mut datagram) else { return };
+        let [a, b, c, _] = session.transport.remote();
+        let is_probe = contents[0] == PROBE_KIND;
+        if let Some(link) = self.links[path.index()].as_deref_mut() {
+            link.sender.handle_sent(now, [a, b, c], number, datagram.len(), is_probe, None);
+        }
+        self.ready.push_back((ends, datagram));
+    }
+
+    /// Packets for a peer without paths.
+    fn poll_plain(&mut self, now: Instant, into: &mut Vec<u8>) -> Option<Transmit> {
+        let ends = self.plain_ends?;
+        if self.plain.is_empty() {
+            return None;
+        }
+        let session = self.sessions.current(now)?;
+        let frame = self.plain.pop_front()?;
+        let packet = frame.get(DATA_HEADER_BYTES..).unwrap_or_default();
+        let datagram = plain_datagram(packet, |datagram| session.transport.seal_plain(datagram));
+        self.plain_sent_at = Some(now);
+        self.counts.sent += u64::from(!packet.is_empty());
+        into.extend_from_slice(&datagram);
+        Some(Self::transmit(ends, datagram.len()))
+    }
+
+    /// Data for one path, as much as may leave at once and has one length.
+    fn poll_train(&mut self, now: Instant, into: &mut Vec<u8>) -> Option<Transmit> {
+        self.sessions.for_paths(now)?;
+        let begin = into.len();
+        let mut departure = self.poll_departure(now, None)?;
+        let at = departure.at;
+        let with_time = self.links[at].as_deref_mut().is_some_and(|link| link.takes_time(now));
+        let first = self.seal(now, &mut departure, with_time, into)?;
+        let mut segments = 1;
+        while segments < MOST_TRAIN_SEGMENTS && into.len() - begin + first <= MOST_TRAIN_BYTES {
+            let Some(most) = first.checked_sub(overhead(with_time)) else { break };
+            let Some(mut departure) = self.poll_departure(now, Some((at, most))) else { break };
+            let Some(len) = self.seal(now, &mut departure, with_time, into) else { break };
+            segments += 1;
+            if len < first {
+                break;
+            }
+        }
+        let ends = self.links[at].as_deref()?.ends();
+        let len_bytes = into.len() - begin;
+        let segment_bytes = (segments > 1).then_some(first);
+        Some(Transmit { segment_bytes, ..Self::transmit(ends, len_bytes) })
+    }
+
+    /// The next packet of data and its path. With `on`, only one for that path, and not longer than that.
+    fn poll_departure(&mut self, now: Instant, on: Option<(usize, usize)>) -> Option<Departure> {
+        let departure = match self.stash.take() {
+            Some(departure) => departure,
+            None => self.next_departure(now)?,
+        };
+        let len = departure.frame.len() - DATA_HEADER_BYTES;
+        if on.is_none_or(|(path, most)| departure.at == path && len <= most) {
+            return Some(departure);
+        }
+        self.stash = Some(departure);
+        None
+    }
+
+    fn next_departure(&mut self, now: Instant) -> Option<Departure> {
+        // Urgent packets ask nobody, but for a path that works.
+        if !self.urgent.is_empty() {
+            let at = schedule::fastest(self.usable())?;
+            let (flow, frame) = self.urgent.pop_front()?;
+            let header = DataHeader { order: Order::Free, flow, sequence: Sequence::default(), time: None };
+            return Some(Departure { at, header, frame });
+        }
+        if let Some((at, frame)) = self.pop_own(now) {
+            return self.depart_again(at, frame);
+        }
+        if !self.again.is_empty() {
+            let at = schedule::for_waiting(now, self.usable(), self.waiting_bytes() as u64)?;
+            let frame = self.again.pop_front()?;
+            return self.depart_again(at, frame);
+        }
+        if self.waiting.is_empty() {
+            self.note_idle();
+            return None;
+        }
+        let at = schedule::for_waiting(now, self.usable(), self.waiting_bytes() as u64)?;
+        let extra = schedule::skew(self.usable().map(|(_, link)| link));
+        let (flow, queued) = self.waiting.pop(now, extra)?;
+        let sequence = take_number(&mut self.kept, flow);
+        let header = DataHeader { order: Order::Kept, flow, sequence, time: None };
+        Some(Departure { at, header, frame: queued.packet })
+    }
+
+    /// A packet whose header is there already.
+    fn depart_again(&mut self, at: usize, frame: Box<[u8]>) -> Option<Departure> {
+        let Some(Frame::Data(header, _)) = Frame::parse(&frame) else { return None };
+        Some(Departure { at, header, frame })
+    }
+
+    /// A frame that only one path may carry.
+    fn pop_own(&mut self, now: Instant) -> Option<(usize, Box<[u8]>)> {
+        self.links.iter_mut().enumerate().find_map(|(at, link)| {
+            let link = link.as_deref_mut()?;
+            let is_open =
+                link.is_usable() && link.sender.window_left_bytes() > 0 && link.sender.paced_until() <= now;
+            is_open.then(|| link.pop_own()).flatten().map(|frame| (at, frame))
+        })
+    }
+
+    /// Nothing waits: what is measured now is us, not the paths.
+    fn note_idle(&mut self) {
+        for link in self.links.iter_mut().flatten() {
+            if link.sender.window_left_bytes() > 0 {
+                link.sender.mark_app_limited();
+            }
+        }
+    }
+
+    /// Writes and encrypts a departure; returns its length.
+    fn seal(
+        &mut self,
+        now: Instant,
+        departure: &mut Departure,
+        with_time: bool,
+        into: &mut Vec<u8>,
+    ) -> Option<usize> {
+        let link = self.links[departure.at].as_deref_mut()?;
+        let session = self.sessions.for_paths(now)?;
+        let header = &mut departure.header;
+        header.time = with_time.then_some(now.as_micros() as u32);
+        let packet = &departure.frame[DATA_HEADER_BYTES..];
+        let len = overhead(with_time) + packet.len();
+        let begin = into.len();
+        into.resize(begin + PATH_HEADER_BYTES + header.len_bytes(), 0);
+        header.write(&mut into[begin + PATH_HEADER_BYTES..]);
+        into.extend_from_slice(packet);
+        into.resize(begin + len, 0);
+        let path = PathId::new(departure.at as u8)?;
+        let Some(number) = session.transport.seal_on_path(path, &mut into[begin..]) else {
+            into.truncate(begin);
+            return None;
+        };
+        let [a, b, c, _] = session.transport.remote();
+        // Packets in order are kept until they are acknowledged: another path takes them if this one falls silent.
+        let kept = (header.order == Order::Kept).then(|| {
+            header.time = None;
+            header.write(&mut departure.frame);
+            std::mem::take(&mut departure.frame)
+        });
+        link.sender.handle_sent(now, [a, b, c], number, len, true, kept);
+        if link.sender.window_left_bytes() == 0 {
+            link.sender.mark_window_limited();
+        }
+        self.counts.sent += 1;
+        Some(len)
+    }
+}
+
+const PROBE_KIND: u8 = 0x11;
+
+/// What is around a packet.
+const fn overhead(with_time: bool) -> usize {
+    let header = if with_time { MOST_DATA_HEADER_BYTES } else { DATA_HEADER_BYTES };
+    PATH_HEADER_BYTES + header + TAG_BYTES
+}
+
+fn plain_datagram(contents: &[u8], seal: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut datagram = vec![0; PLAIN_HEADER_BYTES + contents.len() + TAG_BYTES];
+    datagram[PLAIN_HEADER_BYTES..PLAIN_HEADER_BYTES + contents.len()].copy_from_slice(contents);
+    seal(&mut datagram);
+    datagram
+}

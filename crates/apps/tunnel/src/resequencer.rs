@@ -1,0 +1,291 @@
+//! Puts packets back in order, flow by flow. None waits longer than the missing one could still take.
+
+use std::collections::VecDeque;
+
+use polypath_units::Instant;
+
+use crate::frame::Sequence;
+
+const FLOWS: usize = 256;
+/// Further ahead than this a sequence number tells of another beginning.
+const MOST_AHEAD: i32 = 1 << 17;
+/// Most that is held, in bytes.
+const MOST_HELD_BYTES: usize = 32 << 20;
+/// Copies of a packet are told apart as far back as this.
+const COPIES: i32 = 128;
+
+#[derive(Debug)]
+struct Held {
+    packet: Box<[u8]>,
+    deadline: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Flow {
+    next: Sequence,
+    /// What came, from the number `next` on.
+    held: VecDeque<Option<Held>>,
+    held_count: usize,
+    /// When the oldest gap is given up.
+    deadline: Option<Instant>,
+    is_listed: bool,
+    copies: Copies,
+}
+
+/// Which of the last packets that come in copies came already.
+#[derive(Debug, Default)]
+struct Copies {
+    next: Sequence,
+    seen: u128,
+}
+
+impl Copies {
+    fn is_first(&mut self, sequence: Sequence) -> bool {
+        let ahead = sequence.ahead_of(self.next);
+        if ahead >= 0 {
+            self.seen = self.seen.checked_shl(ahead as u32 + 1).unwrap_or(0) | 1;
+            self.next = sequence.next();
+            return true;
+        }
+        let behind = -1 - ahead;
+        if behind >= COPIES {
+            return false;
+        }
+        let bit = 1 << behind;
+        let is_first = self.seen & bit == 0;
+        self.seen |= bit;
+        is_first
+    }
+}
+
+/// What the resequencer did, in packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResequencerCounts {
+    /// Held until those before them came.
+    pub held: u64,
+    /// Came after those behind them had been let go.
+    pub late: u64,
+    /// Given up: they had not come by their deadline.
+    pub missing: u64,
+    /// Copies of what had come.
+    pub copies: u64,
+}
+
+/// The flows' order at the receiver.
+#[derive(Debug)]
+pub(crate) struct Resequencer {
+    flows: Vec<Flow>,
+    /// Flows with a gap.
+    waiting: Vec<u8>,
+    held_bytes: usize,
+    counts: ResequencerCounts,
+}
+
+impl Resequencer {
+    pub(crate) fn new() -> Self {
+        let mut flows = Vec::new();
+        flows.resize_with(FLOWS, Flow::default);
+        Self { flows, waiting: Vec::new(), held_bytes: 0, counts: ResequencerCounts::default() }
+    }
+
+    /// A packet came, and those before it can come until `deadline`. `leave` gets what may leave now.
+    pub(crate) fn handle(
+        &mut self,
+        number: u8,
+        sequence: Sequence,
+        packet: &[u8],
+        deadline: Instant,
+        leave: &mut impl FnMut(&[u8]),
+    ) {
+        let flow = &mut self.flows[usize::from(number)];
+        let ahead = sequence.ahead_of(flow.next);
+        if ahead < 0 && ahead > -MOST_AHEAD {
+            self.counts.late += 1;
+            leave(packet);
+            return;
+        }
+        if ahead == 0 {
+            leave(packet);
+            flow.next = sequence.next();
+            if !flow.held.is_empty() {
+                flow.held.pop_front();
+                self.let_go(number, leave);
+            }
+            return;
+        }
+        if ahead.abs() >= MOST_AHEAD || self.held_bytes + packet.len() > MOST_HELD_BYTES {
+            self.flush(number, leave);
+            self.flows[usize::from(number)].next = sequence.next();
+            leave(packet);
+            return;
+        }
+        let at = ahead as usize;
+        if flow.held.len() <= at {
+            flow.held.resize_with(at + 1, || None);
+        }
+        if flow.held[at].is_some() {
+            self.counts.copies += 1;
+            return;
+        }
+        self.counts.held += 1;
+        self.held_bytes += packet.len();
+        flow.held_count += 1;
+        flow.held[at] = Some(Held { packet: packet.into(), deadline });
+        flow.deadline = Some(flow.deadline.map_or(deadline, |before| before.min(deadline)));
+        if !flow.is_listed {
+            flow.is_listed = true;
+            self.waiting.push(number);
+        }
+    }
+
+    /// Whether a packet that comes in copies is the first of them.
+    pub(crate) fn is_first_copy(&mut self, number: u8, sequence: Sequence) -> bool {
+        let is_first = self.flows[usize::from(number)].copies.is_first(sequence);
+        self.counts.copies += u64::from(!is_first);
+        is_first
+    }
+
+    /// Lets go what is in order from `next` on.
+    fn let_go(&mut self, number: u8, leave: &mut impl FnMut(&[u8])) {
+        let flow = &mut self.flows[usize::from(number)];
+        while let Some(Some(_)) = flow.held.front() {
+            let Some(Some(held)) = flow.held.pop_front() else { break };
+            self.held_bytes -= held.packet.len();
+            flow.held_count -= 1;
+            flow.next = flow.next.next();
+            leave(&held.packet);
+        }
+        if flow.held_count == 0 {
+            flow.held.clear();
+            flow.deadline = None;
+            flow.is_listed = false;
+            self.waiting.retain(|&waiting| waiting != number);
+        } else {
+            flow.deadline = flow.held.iter().flatten().next().map(|held| held.deadline);
+        }
+    }
+
+    fn flush(&mut self, number: u8, leave: &mut impl FnMut(&[u8])) {
+        while self.flows[usize::from(number)].held_count > 0 {
+            self.skip_gap(number, leave);
+        }
+    }
+
+    fn skip_gap(&mut self, number: u8, leave: &mut impl FnMut(&[u8])) {
+        let flow = &mut self.flows[usize::from(number)];
+        while let Some(None) = flow.held.front() {
+            flow.held.pop_front();
+            flow.next = flow.next.next();
+            self.counts.missing += 1;
+        }
+        self.let_go(number, leave);
+    }
+
+    /// When the next gap is given up.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.waiting.iter().filter_map(|&number| self.flows[usize::from(number)].deadline).min()
+    }
+
+    /// Gives up gaps whose time is over.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, leave: &mut impl FnMut(&[u8])) {
+        let mut at = 0;
+        while let Some(&number) = self.waiting.get(at) {
+            while self.flows[usize::from(number)].deadline.is_some_and(|deadline| deadline <= now) {
+                self.skip_gap(number, leave);
+            }
+            if self.waiting.get(at) == Some(&number) {
+                at += 1;
+            }
+        }
+    }
+
+    /// The peer begins anew: what is held leaves.
+    pub(crate) fn restart(&mut self, leave: &mut impl FnMut(&[u8])) {
+        for number in self.waiting.clone() {
+            self.flush(number, leave);
+        }
+        self.flows.iter_mut().for_each(|flow| *flow = Flow::default());
+    }
+
+    pub(crate) fn counts(&self) -> ResequencerCounts {
+        self.counts
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const DEADLINE: Instant = Instant::from_millis(50);
+
+    fn handle(resequencer: &mut Resequencer, sequence: u32, out: &mut Vec<u8>) {
+        let packet = [sequence as u8];
+        resequencer
+            .handle(0, Sequence::new(sequence), &packet, DEADLINE, &mut |packet: &[u8]| out.push(packet[0]));
+    }
+
+    fn run(sequences: &[u32]) -> (Resequencer, Vec<u8>) {
+        let (mut resequencer, mut out) = (Resequencer::new(), Vec::new());
+        sequences.iter().for_each(|&sequence| handle(&mut resequencer, sequence, &mut out));
+        (resequencer, out)
+    }
+
+    #[test]
+    fn packets_leave_in_order() {
+        let (resequencer, out) = run(&[0, 2, 3, 1, 5, 4, 6]);
+        assert_eq!(out, [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(resequencer.next_deadline(), None);
+        assert_eq!(resequencer.held_bytes(), 0);
+        assert_eq!(resequencer.counts().held, 3);
+    }
+
+    #[test]
+    fn gaps_are_given_up_when_their_time_is_over() {
+        let (mut resequencer, mut out) = run(&[0, 2, 4]);
+        assert_eq!(out, [0]);
+        assert_eq!(resequencer.next_deadline(), Some(DEADLINE));
+        resequencer.handle_timeout(DEADLINE, &mut |packet| out.push(packet[0]));
+        assert_eq!(out, [0, 2, 4]);
+        handle(&mut resequencer, 1, &mut out);
+        handle(&mut resequencer, 5, &mut out);
+        assert_eq!(out, [0, 2, 4, 1, 5]);
+        let counts = resequencer.counts();
+        assert_eq!((counts.missing, counts.late), (2, 1));
+    }
+
+    #[test]
+    fn another_beginning_is_followed() {
+        let (resequencer, out) = run(&[0, 2, 3_000_000, 3_000_001]);
+        assert_eq!(out, [0, 2, 3_000_000_u32 as u8, 3_000_001_u32 as u8]);
+        assert_eq!(resequencer.held_bytes(), 0);
+    }
+
+    #[test]
+    fn copies_are_told_apart() {
+        let mut resequencer = Resequencer::new();
+        let firsts: Vec<_> = [0, 1, 1, 3, 2, 3, 2, 200, 72, 71]
+            .map(|number| resequencer.is_first_copy(9, Sequence::new(number)))
+            .into();
+        assert_eq!(firsts, [true, true, false, true, true, false, false, true, false, false].map(|is| is));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_or_doubled(order in Just((0..60_u32).collect::<Vec<_>>()).prop_shuffle(), missing in 0..60_u32) {
+            let (mut resequencer, mut out) = (Resequencer::new(), Vec::new());
+            for &sequence in order.iter().filter(|&&sequence| sequence != missing) {
+                handle(&mut resequencer, sequence, &mut out);
+            }
+            resequencer.handle_timeout(DEADLINE, &mut |packet| out.push(packet[0]));
+            let expected: Vec<_> = (0..60).filter(|&sequence| sequence != missing as u8).collect();
+            prop_assert_eq!(out, expected);
+            prop_assert_eq!(resequencer.held_bytes(), 0);
+        }
+    }
+}

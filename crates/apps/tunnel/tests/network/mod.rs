@@ -1,0 +1,239 @@
+//! Two ends of a tunnel with paths between them, in virtual time.
+
+#![allow(dead_code)]
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::net::SocketAddr;
+
+use polypath_tunnel::key::PrivateKey;
+use polypath_tunnel::{
+    Engine, EngineConfig, LocalId, PACKET_ROOM_BYTES, PathId, PathSettings, PeerConfig, PeerId, Random,
+};
+use polypath_units::{BitRate, Duration, Instant};
+use rand_core::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// UDP and IPv4 around a datagram.
+const OUTER_BYTES: u64 = 28;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PathConfig {
+    pub(crate) rate: BitRate,
+    pub(crate) delay: Duration,
+    pub(crate) queue_bytes: u64,
+    pub(crate) loss: f64,
+}
+
+impl PathConfig {
+    /// With a queue of 100 ms.
+    pub(crate) fn new(mbps: u64, delay_ms: u64) -> Self {
+        let rate = BitRate::from_mbps(mbps);
+        let queue_bytes = rate.bytes_in(Duration::from_millis(100)).max(15_000);
+        Self { rate, delay: Duration::from_millis(delay_ms), queue_bytes, loss: 0.0 }
+    }
+}
+
+struct Path {
+    config: PathConfig,
+    is_up: bool,
+    /// When the link is free, each way.
+    free_at: [Instant; 2],
+}
+
+enum Event {
+    Datagram { to: usize, path: usize, from: SocketAddr, bytes: Vec<u8> },
+    Inside { at: usize, packet: Vec<u8> },
+}
+
+/// What came out of the tunnel at an end.
+#[derive(Debug, Clone)]
+pub(crate) struct Delivered {
+    pub(crate) at: Instant,
+    pub(crate) packet: Vec<u8>,
+}
+
+pub(crate) struct Network {
+    pub(crate) now: Instant,
+    pub(crate) ends: [Engine; 2],
+    pub(crate) peers: [PeerId; 2],
+    pub(crate) delivered: [Vec<Delivered>; 2],
+    pub(crate) ids: Vec<PathId>,
+    paths: Vec<Path>,
+    events: BinaryHeap<Reverse<(Instant, u64)>>,
+    pending: BTreeMap<u64, Event>,
+    number: u64,
+    random: Pcg64Mcg,
+    /// Every datagram that was sent, if wanted.
+    pub(crate) wire: Option<Vec<(usize, usize, Vec<u8>)>>,
+}
+
+fn engine_random(seed: u64) -> Random {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    Box::new(move |bytes| random.fill_bytes(bytes))
+}
+
+pub(crate) fn private_key(number: u8) -> PrivateKey {
+    PrivateKey::from_random([number; 32])
+}
+
+pub(crate) fn engine(number: u8, other: u8, seed: u64) -> (Engine, PeerId) {
+    let mut config = EngineConfig::new(private_key(number));
+    let mut peer = PeerConfig::new(private_key(other).public_key());
+    peer.allowed_ips.push(format!("10.0.0.{other}/32").parse().unwrap());
+    config.peers.push(peer);
+    let engine = Engine::new(config, Duration::from_secs(1_700_000_000), engine_random(seed));
+    let peer = engine.peer_ids().next().unwrap();
+    (engine, peer)
+}
+
+pub(crate) fn address(end: usize, path: usize) -> SocketAddr {
+    SocketAddr::from(([192, 0, path as u8, end as u8 + 1], 51_820))
+}
+
+impl Network {
+    /// End 0, which is 10.0.0.1, begins.
+    pub(crate) fn new(configs: &[PathConfig]) -> Self {
+        let now = Instant::from_secs(1);
+        let (mut here, peer) = engine(1, 2, 11);
+        let (there, other) = engine(2, 1, 12);
+        let mut ids = Vec::new();
+        for at in 0..configs.len() {
+            let id = here.add_path(now, peer, LocalId(at as u16), address(1, at), PathSettings::default());
+            ids.push(id.unwrap());
+        }
+        let paths = configs.iter().map(|&config| Path { config, is_up: true, free_at: [now; 2] }).collect();
+        Self {
+            now,
+            ends: [here, there],
+            peers: [peer, other],
+            delivered: [Vec::new(), Vec::new()],
+            ids,
+            paths,
+            events: BinaryHeap::new(),
+            pending: BTreeMap::new(),
+            number: 0,
+            random: Pcg64Mcg::seed_from_u64(5),
+            wire: None,
+        }
+    }
+
+    pub(crate) fn set_up(&mut self, path: usize, is_up: bool) {
+        self.paths[path].is_up = is_up;
+    }
+
+    pub(crate) fn set_config(&mut self, path: usize, config: PathConfig) {
+        self.paths[path].config = config;
+    }
+
+    fn schedule(&mut self, at: Instant, event: Event) {
+        self.number += 1;
+        self.pending.insert(self.number, event);
+        self.events.push(Reverse((at, self.number)));
+    }
+
+    /// A packet enters the tunnel at an end at some time.
+    pub(crate) fn send_at(&mut self, at: Instant, end: usize, packet: Vec<u8>) {
+        self.schedule(at, Event::Inside { at: end, packet });
+    }
+
+    /// A datagram reaches an end, from wherever.
+    pub(crate) fn inject(&mut self, to: usize, path: usize, from: SocketAddr, bytes: Vec<u8>) {
+        let at = self.now;
+        self.schedule(at, Event::Datagram { to, path, from, bytes });
+    }
+
+    fn flush(&mut self, end: usize) {
+        let mut buffer = Vec::new();
+        loop {
+            buffer.clear();
+            let Some(transmit) = self.ends[end].poll_transmit(self.now, &mut buffer) else { break };
+            assert_eq!(buffer.len(), transmit.len_bytes);
+            let size = transmit.segment_bytes.unwrap_or(buffer.len());
+            let path = usize::from(transmit.local.0);
+            for datagram in buffer.chunks(size) {
+                if let Some(wire) = &mut self.wire {
+                    wire.push((end, path, datagram.to_vec()));
+                }
+                self.send(end, path, datagram.to_vec());
+            }
+        }
+    }
+
+    fn send(&mut self, end: usize, path: usize, bytes: Vec<u8>) {
+        let chance = (self.random.next_u32() as f64) / f64::from(u32::MAX);
+        let now = self.now;
+        let link = &mut self.paths[path];
+        let waiting = link.config.rate.bytes_in(link.free_at[end].since(now));
+        if !link.is_up || chance < link.config.loss || waiting > link.config.queue_bytes {
+            return;
+        }
+        let takes = link.config.rate.time_to_send(bytes.len() as u64 + OUTER_BYTES);
+        link.free_at[end] = link.free_at[end].max(now) + takes;
+        let at = link.free_at[end] + link.config.delay;
+        self.schedule(at, Event::Datagram { to: 1 - end, path, from: address(end, path), bytes });
+    }
+
+    /// Lets time pass.
+    pub(crate) fn run_until(&mut self, until: Instant) {
+        loop {
+            (0..2).for_each(|end| self.flush(end));
+            let timeout = (0..2).filter_map(|end| self.ends[end].poll_timeout()).min();
+            let event = self.events.peek().map(|Reverse((at, _))| *at);
+            let next = [timeout, event].into_iter().flatten().min();
+            let Some(next) = next.filter(|&at| at <= until) else { break };
+            self.now = self.now.max(next);
+            if event.is_some_and(|at| at <= self.now) {
+                let Some(Reverse((_, number))) = self.events.pop() else { break };
+                self.handle(number);
+            } else {
+                for end in 0..2 {
+                    let (now, delivered) = (self.now, &mut self.delivered[end]);
+                    self.ends[end].handle_timeout(now, &mut |packet| {
+                        delivered.push(Delivered { at: now, packet: packet.to_vec() });
+                    });
+                }
+            }
+        }
+        self.now = until;
+    }
+
+    fn handle(&mut self, number: u64) {
+        let now = self.now;
+        match self.pending.remove(&number) {
+            Some(Event::Datagram { to, path, from, mut bytes }) => {
+                let delivered = &mut self.delivered[to];
+                let local = LocalId(path as u16);
+                self.ends[to].handle_datagram(now, local, from, &mut bytes, &mut |packet| {
+                    delivered.push(Delivered { at: now, packet: packet.to_vec() });
+                });
+            }
+            Some(Event::Inside { at, packet }) => {
+                let mut frame = vec![0; PACKET_ROOM_BYTES];
+                frame.extend_from_slice(&packet);
+                self.ends[at].handle_packet(now, frame.into());
+            }
+            None => {}
+        }
+    }
+}
+
+/// A UDP packet of IPv4 between the ends, with a number in it.
+pub(crate) fn packet(from: u8, to: u8, port: u16, number: u32, len_bytes: usize) -> Vec<u8> {
+    let mut packet = vec![0; len_bytes.max(32)];
+    packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&(len_bytes.max(32) as u16).to_be_bytes());
+    packet[8] = 64;
+    packet[9] = 17;
+    packet[12..16].copy_from_slice(&[10, 0, 0, from]);
+    packet[16..20].copy_from_slice(&[10, 0, 0, to]);
+    packet[20..22].copy_from_slice(&port.to_be_bytes());
+    packet[22..24].copy_from_slice(&9_000_u16.to_be_bytes());
+    packet[28..32].copy_from_slice(&number.to_be_bytes());
+    packet
+}
+
+/// The numbers of what was delivered.
+pub(crate) fn numbers(delivered: &[Delivered]) -> Vec<u32> {
+    delivered.iter().map(|one| u32::from_be_bytes(one.packet[28..32].try_into().unwrap())).collect()
+}

@@ -1,0 +1,79 @@
+//! Two ends of a tunnel: both paths carry, nothing comes out of order, and either path may go.
+
+mod network;
+
+use network::{Network, PathConfig, numbers, packet};
+use polypath_units::{BitRate, Duration, Instant};
+
+/// A stream of packets of `len_bytes` from end 0, at a rate, from 2 s on.
+fn stream(network: &mut Network, rate: BitRate, len_bytes: usize, span: Duration) -> u32 {
+    let gap = rate.time_to_send(len_bytes as u64);
+    let count = (span.as_nanos() / gap.as_nanos()) as u32;
+    for number in 0..count {
+        let at = Instant::from_secs(2) + gap * u64::from(number);
+        network.send_at(at, 0, packet(1, 2, 4_000, number, len_bytes));
+    }
+    count
+}
+
+fn is_in_order(numbers: &[u32]) -> bool {
+    numbers.is_sorted()
+}
+
+#[test]
+fn packets_pass_both_ways() {
+    let mut network = Network::new(&[PathConfig::new(20, 10), PathConfig::new(10, 30)]);
+    network.run_until(Instant::from_secs(2));
+    network.send_at(Instant::from_secs(2), 0, packet(1, 2, 1, 7, 600));
+    network.send_at(Instant::from_secs(2), 1, packet(2, 1, 1, 8, 600));
+    network.run_until(Instant::from_secs(3));
+    assert_eq!(numbers(&network.delivered[1]), [7]);
+    assert_eq!(numbers(&network.delivered[0]), [8]);
+    let status = network.ends[0].peer_status(network.now, network.peers[0]).unwrap();
+    assert!(status.knows_paths);
+    assert!(status.paths.iter().all(|path| path.is_usable && path.carries_long), "{status:#?}");
+}
+
+#[test]
+fn two_paths_carry_their_sum_in_order() {
+    let mut network = Network::new(&[PathConfig::new(20, 10), PathConfig::new(10, 30)]);
+    // 80 % of the sum.
+    let count = stream(&mut network, BitRate::from_mbps(24), 1_200, Duration::from_secs(20));
+    network.run_until(Instant::from_secs(24));
+    let came = numbers(&network.delivered[1]);
+    let status = network.ends[1].peer_status(network.now, network.peers[1]).unwrap();
+    let sent = network.ends[0].peer_status(network.now, network.peers[0]).unwrap();
+    // While the paths' capacities are still unknown, their queues grow faster than deadlines follow.
+    let steady: Vec<_> =
+        network.delivered[1].iter().filter(|one| one.at >= Instant::from_millis(2_500)).cloned().collect();
+    assert!(is_in_order(&numbers(&steady)), "{:?} {:?}", status.order, status.counts);
+    assert!(status.order.late < 100, "{:?}", status.order);
+    let lost = f64::from(count - came.len() as u32) / f64::from(count);
+    assert!(lost <= 0.001, "{lost} {:#?} {:#?}", sent.counts, sent.paths);
+}
+
+#[test]
+fn a_path_that_goes_leaves_a_short_gap() {
+    let mut network = Network::new(&[PathConfig::new(20, 10), PathConfig::new(10, 30)]);
+    stream(&mut network, BitRate::from_mbps(6), 1_200, Duration::from_secs(10));
+    network.run_until(Instant::from_secs(5));
+    network.set_up(0, false);
+    network.run_until(Instant::from_secs(14));
+    let times: Vec<_> = network.delivered[1].iter().map(|one| one.at).collect();
+    let gap = times.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap();
+    assert!(gap <= Duration::from_millis(300), "{gap}");
+    assert!(times.last().unwrap() > &Instant::from_millis(11_900));
+}
+
+#[test]
+fn all_paths_may_go_and_come_back() {
+    let mut network = Network::new(&[PathConfig::new(20, 10), PathConfig::new(10, 30)]);
+    stream(&mut network, BitRate::from_mbps(2), 1_200, Duration::from_secs(60));
+    network.run_until(Instant::from_secs(10));
+    (0..2).for_each(|path| network.set_up(path, false));
+    network.run_until(Instant::from_secs(40));
+    let before = network.delivered[1].len();
+    (0..2).for_each(|path| network.set_up(path, true));
+    network.run_until(Instant::from_secs(46));
+    assert!(network.delivered[1].len() > before + 500, "{}", network.delivered[1].len() - before);
+}
