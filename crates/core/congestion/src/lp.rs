@@ -18,6 +18,8 @@ const INFERENCE_ROUND_TRIPS: u64 = 3;
 ///
 /// The delay is that of the round trip: a queue on the way back counts too. (The paper has one-way delay, from timestamps.)
 /// As in Linux, an indication begins the range of delays anew, and a single longest delay is not believed until another comes.
+/// Where Linux would take delayed acknowledgments for a queue, or a queue that is gone for one that is there, small windows would stay
+/// small: the lesser of the last two samples counts, and tells of others only while it is long itself.
 #[derive(Clone, Debug)]
 pub struct Lp {
     window: Window,
@@ -35,14 +37,31 @@ struct Delays {
     /// The longest of all; `longest` is the one that was so before it came.
     outlier: f64,
     smoothed: f64,
+    /// As it was sampled last.
+    last: f64,
 }
 
 impl Delays {
     fn new(delay: f64) -> Self {
-        Self { least: delay, longest: delay, outlier: delay, smoothed: delay }
+        Self { least: delay, longest: delay, outlier: delay, smoothed: delay, last: delay }
     }
 
-    fn sample(&mut self, delay: f64) {
+    /// Takes a sample. True if it tells of others; the range then begins anew.
+    fn sample(&mut self, delay: f64) -> bool {
+        // Of two acknowledgments in a row a receiver delays no more than one, while two segments are under way.
+        let delay = core::mem::replace(&mut self.last, delay).min(delay);
+        self.widen(delay);
+        self.smoothed += SMOOTHING * (delay - self.smoothed);
+        let threshold = libm::floor(self.least + THRESHOLD * (self.longest - self.least));
+        // The smoothed delay is behind: where the queue is short again, it would tell of what was.
+        let is_long = libm::floor(self.smoothed) > threshold && delay > threshold;
+        if is_long {
+            self.begin_anew();
+        }
+        is_long
+    }
+
+    fn widen(&mut self, delay: f64) {
         self.least = self.least.min(delay);
         if delay > self.outlier {
             self.longest = self.outlier;
@@ -50,18 +69,16 @@ impl Delays {
         } else {
             self.longest = self.longest.max(delay);
         }
-        self.smoothed += SMOOTHING * (delay - self.smoothed);
-    }
-
-    fn are_long(&self) -> bool {
-        let threshold = self.least + THRESHOLD * (self.longest - self.least);
-        libm::floor(self.smoothed) > libm::floor(threshold)
     }
 
     /// The range that an indication leaves: from the delay that there is to twice that.
     fn begin_anew(&mut self) {
-        *self =
-            Self { longest: 2.0 * self.smoothed, outlier: 2.0 * self.smoothed, ..Self::new(self.smoothed) };
+        *self = Self {
+            longest: 2.0 * self.smoothed,
+            outlier: 2.0 * self.smoothed,
+            last: self.last,
+            ..Self::new(self.smoothed)
+        };
     }
 }
 
@@ -75,16 +92,13 @@ impl Lp {
     /// True if this sample tells of others.
     fn sample(&mut self, rtt: Duration) -> bool {
         let delay = rtt.as_millis() as f64;
-        let Some(delays) = &mut self.delays else {
-            self.delays = Some(Delays::new(delay));
-            return false;
-        };
-        delays.sample(delay);
-        let are_long = delays.are_long();
-        if are_long {
-            delays.begin_anew();
+        match &mut self.delays {
+            Some(delays) => delays.sample(delay),
+            none => {
+                *none = Some(Delays::new(delay));
+                false
+            }
         }
-        are_long
     }
 
     /// Section III-C: half the window, or all of it but a segment if the last half did not help.

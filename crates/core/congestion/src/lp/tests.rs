@@ -5,7 +5,7 @@ use crate::testing::{Connection, ack, assert_close};
 fn connection(packets: f64) -> Connection {
     let mut connection = Connection::new(crate::Policy::by_name("lp").expect("in the table"), &[100]);
     let mut lp = Lp::new(&Config::default());
-    lp.delays = Some(Delays { least: 100.0, longest: 200.0, outlier: 200.0, smoothed: 100.0 });
+    lp.delays = Some(Delays { least: 100.0, longest: 200.0, outlier: 200.0, smoothed: 100.0, last: 1e9 });
     connection.controllers[0] = Box::new(lp);
     connection.avoid_congestion_from(0, packets);
     connection
@@ -55,14 +55,29 @@ fn a_second_indication_in_that_time_leaves_one_segment() {
 #[test]
 fn one_longest_delay_is_an_outlier() {
     let mut delays = Delays::new(100.0);
-    delays.sample(900.0);
-    assert_eq!((delays.least, delays.longest, delays.outlier), (100.0, 100.0, 900.0));
-    delays.sample(300.0);
-    assert_eq!((delays.longest, delays.outlier), (300.0, 900.0));
-    delays.sample(1000.0);
-    assert_eq!((delays.longest, delays.outlier), (900.0, 1000.0));
-    // 100 + 100 + 12.5 + …: an eighth of the way to each.
-    assert_close(delays.smoothed, 310.937_5, 1e-9, "smoothed");
+    for (delay, least, longest) in
+        [(900.0, 100.0, 100.0), (300.0, 100.0, 300.0), (1000.0, 100.0, 900.0), (50.0, 50.0, 900.0)]
+    {
+        delays.widen(delay);
+        assert_eq!((delays.least, delays.longest), (least, longest), "{delay}");
+    }
+}
+
+#[test]
+fn neither_a_delayed_acknowledgment_nor_a_queue_that_is_gone_tells_of_others() {
+    let mut delays = Delays { longest: 100.0, outlier: 100.0, ..Delays::new(40.0) };
+    for _ in 0..100 {
+        assert!(!delays.sample(80.0), "the one before was not delayed");
+        assert!(!delays.sample(40.0));
+    }
+    // Smoothed over a full queue, which then is empty at once.
+    delays.smoothed = 90.0;
+    for _ in 0..100 {
+        assert!(!delays.sample(40.0));
+    }
+    let long = (0..100).find(|_| delays.sample(80.0));
+    // 40 + 40·(1 - (7/8)^n) is beyond 49 with the third that counts.
+    assert_eq!(long, Some(3), "a queue that stays");
 }
 
 #[test]
@@ -71,6 +86,8 @@ fn an_indication_ends_slow_start() {
     connection.controllers[0].set_window(100 * 1460, Some(u64::MAX));
     sample(&mut connection, 0, 100, 10);
     assert_eq!(connection.packets(0), 110.0);
+    sample(&mut connection, 10, 240, 0);
+    assert_eq!(connection.packets(0), 110.0, "one sample may be delayed by the receiver");
     sample(&mut connection, 10, 240, 0);
     assert_eq!(connection.packets(0), 55.0);
     assert!(!connection.controllers[0].in_slow_start());
