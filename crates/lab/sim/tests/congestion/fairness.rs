@@ -106,3 +106,33 @@ fn traffic_leaves_a_congested_path() {
         assert!(crowded < most * uncoupled, "{congestion}: {crowded} of {uncoupled}");
     }
 }
+
+/// Two plain TCPs at one bottleneck of 20 Mbit/s and 40 ms: goodput of the first over that of the second.
+fn one_beside_another(first: &str, second: &str) -> f64 {
+    let mut builder = NetworkBuilder::new(3);
+    let routers = [builder.router("left"), builder.router("right")];
+    let queue = QueueLimit::Delay(Duration::from_millis(60));
+    let shared = LinkConfig::new(BitRate::from_mbps(20), Duration::from_millis(15), queue);
+    builder.link(LinkSpec::new("shared", routers, [None, None]).with(shared.clone(), shared));
+    let mut pair = |site, congestion| {
+        let access = LinkConfig {
+            jitter: Jitter::uniform(Duration::from_millis(1)),
+            ..wire(Duration::from_millis(4))
+        };
+        add_pair(&mut builder, site, settings(congestion, false), &[(routers[0], access)], &routers[1..])
+    };
+    let pairs = [pair(1, first), pair(2, second)];
+    let mut network = builder.build();
+    let ends = [0, 1].map(|i| pairs[i].start(&mut network, i as u64, Instant::from_millis(700 * i as u64)));
+    let bytes = goodput(&mut network, &ends, 20, 120);
+    bytes[0] / bytes[1]
+}
+
+#[test]
+fn low_priority_leaves_the_line_to_others() {
+    let beside_reno = one_beside_another("lp", "reno");
+    let beside_itself = one_beside_another("lp", "lp");
+    println!("lp: {beside_reno:.3} of reno, {beside_itself:.3} of another lp");
+    assert!(beside_reno < 0.3, "{beside_reno}");
+    assert!((0.3..3.0).contains(&beside_itself), "{beside_itself}");
+}

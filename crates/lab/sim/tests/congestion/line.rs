@@ -9,10 +9,21 @@ use crate::network::{add_pair, goodput, settings, wire};
 /// One plain TCP alone on a line: goodput as a share of the rate, IP and TCP headers left out, from 5 to 40 s, and its
 /// smoothed round-trip time at the end.
 fn alone_on_a_line(congestion: &str, mbps: u64, queue_ms: u64, loss: f64) -> (f64, Duration) {
+    alone_on_a_line_of(15, congestion, mbps, queue_ms, loss)
+}
+
+/// The same where the line is `delay_ms` long, and the path 5 ms longer.
+fn alone_on_a_line_of(
+    delay_ms: u64,
+    congestion: &str,
+    mbps: u64,
+    queue_ms: u64,
+    loss: f64,
+) -> (f64, Duration) {
     let mut builder = NetworkBuilder::new(7);
     let routers = [builder.router("left"), builder.router("right")];
     let queue = QueueLimit::Delay(Duration::from_millis(queue_ms));
-    let mut line = LinkConfig::new(BitRate::from_mbps(mbps), Duration::from_millis(15), queue);
+    let mut line = LinkConfig::new(BitRate::from_mbps(mbps), Duration::from_millis(delay_ms), queue);
     line.loss = Loss::Random(loss);
     let back = LinkConfig { loss: Loss::None, ..line.clone() };
     builder.link(LinkSpec::new("line", routers, [None, None]).with(line, back));
@@ -59,6 +70,50 @@ fn wvegas_keeps_its_ten_segments_in_the_queue() {
             BitRate::from_mbps(mbps).bytes_in(srtt - Duration::from_millis(40)) as f64 / 1500.0;
         println!("wvegas, {mbps} Mbit/s: {share:.3} of the rate, {queued_packets:.1} segments queued");
         assert!(share > 0.95 && (6.0..12.0).contains(&queued_packets), "{share} {queued_packets}");
+    }
+}
+
+#[test]
+fn those_of_linux_fill_a_line() {
+    for congestion in
+        ["bic", "htcp", "hybla", "illinois", "lp", "scalable", "vegas", "veno", "westwood", "yeah"]
+    {
+        let (share, srtt) = alone_on_a_line(congestion, 20, 40, 0.0);
+        println!("{congestion}: {share:.3} of the rate, {srtt}");
+        // One that yields to a short queue is at times without any.
+        let least = if congestion == "lp" { 0.8 } else { 0.9 };
+        assert!(share > least, "{congestion}: {share}");
+    }
+}
+
+#[test]
+fn vegas_keeps_two_to_four_segments_in_the_queue() {
+    for mbps in [5, 20] {
+        let (share, srtt) = alone_on_a_line("vegas", mbps, 200, 0.0);
+        let queued_packets =
+            BitRate::from_mbps(mbps).bytes_in(srtt - Duration::from_millis(40)) as f64 / 1500.0;
+        println!("vegas, {mbps} Mbit/s: {share:.3} of the rate, {queued_packets:.1} segments queued");
+        assert!(share > 0.95 && (1.0..6.0).contains(&queued_packets), "{share} {queued_packets}");
+    }
+}
+
+#[test]
+fn those_for_lossy_paths_get_more_of_one_than_reno() {
+    let (reno, _) = alone_on_a_line("reno", 20, 40, 0.005);
+    for congestion in ["veno", "westwood"] {
+        let (share, _) = alone_on_a_line(congestion, 20, 40, 0.005);
+        println!("{congestion}: {share:.3} of the rate, reno {reno:.3}");
+        assert!(share > 1.3 * reno, "{congestion}: {share} {reno}");
+    }
+}
+
+#[test]
+fn those_for_long_paths_get_more_of_one_than_reno() {
+    let (reno, _) = alone_on_a_line_of(245, "reno", 20, 40, 0.0002);
+    for congestion in ["bic", "htcp", "hybla", "illinois", "scalable", "yeah"] {
+        let (share, _) = alone_on_a_line_of(245, congestion, 20, 40, 0.0002);
+        println!("{congestion}: {share:.3} of the rate, reno {reno:.3}");
+        assert!(share > 1.3 * reno, "{congestion}: {share} {reno}");
     }
 }
 
