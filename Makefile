@@ -20,7 +20,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 APT_PACKAGES := tshark nftables iptables iproute2 ethtool iperf3 nginx-light mptcpize curl rsync openssh-server openssh-client prometheus
 PROGRAMS := tshark nft iptables ip ethtool iperf3 mptcpize curl rsync ssh sshd prometheus promtool
 
-.PHONY: help demo pictures test check lint doc bench interop lab lab-full behaviour soak fuzz deny msrv package guide results weight install install-built uninstall deb static dist package-test setup setup-packages
+.PHONY: help demo pictures test check lint doc bench interop lab lab-full behaviour soak fuzz deny msrv package guide results weight install install-built uninstall deb static dist package-test setup setup-packages setup-tunnels
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -156,6 +156,19 @@ package-test: setup ## Install, upgrade and remove the Debian package in a root 
 setup:
 	@command -v $(CARGO) >/dev/null || { \
 	  echo "polypath: cargo is missing; install Rust 1.95 or newer with rustup, then run make again" >&2; exit 1; }
+
+# The tunnels that `polypath bench tunnel` compares ours with, from where their authors publish them.
+WIREGUARD_GO := golang.zx2c4.com/wireguard@v0.0.0-20260522210424-ecfc5a8d5446
+BORINGTUN_VERSION := 0.7.1
+
+setup-tunnels: setup ## wireguard-go and boringtun for `polypath bench tunnel --peers`, in TARGET/tunnels (needs go and the network)
+	@if command -v go >/dev/null; then \
+	  GOBIN=$(abspath $(TARGET))/tunnels/bin GOFLAGS=-mod=mod go install $(WIREGUARD_GO) && \
+	  mv $(TARGET)/tunnels/bin/wireguard $(TARGET)/tunnels/bin/wireguard-go; \
+	else \
+	  echo "polypath: SKIPPING wireguard-go, which needs go (apt-get install golang-go, as root)" >&2; \
+	fi
+	$(CARGO) install boringtun-cli --version $(BORINGTUN_VERSION) --locked --root $(TARGET)/tunnels --target-dir $(TARGET)/tunnels/build
 
 setup-packages:
 	@missing=; for program in $(PROGRAMS); do \

@@ -56,6 +56,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "netsetup",
             "emulate",
             "fetch",
+            "tunnel",
             "sandbox",
             "relay",
             "testbed",

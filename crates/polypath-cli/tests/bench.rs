@@ -78,6 +78,34 @@ fn handover_tells_of_gaps_and_loses_no_transfer() {
     }
 }
 
+/// Peers are not on every machine; the relay is.
+#[test]
+fn tunnel_tells_all_of_the_relay_and_who_is_missing() {
+    if !is_root_or_skip("tunnel") {
+        return;
+    }
+    let systems = ["udp-relay", "wireguard-go"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    command.args(["bench", "tunnel", "--rounds", "1", "--seconds", "0.4", "--json"]);
+    // No program is found.
+    command.args(["--systems", &systems.join(",")]).env("PATH", "");
+    let output = command.output().expect("the command runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("SKIPPED wireguard-go: the program wireguard-go is not there"), "{said}");
+    let result: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(result["throughput_ratio_to_wireguard"], Value::Null);
+    assert!(result["skipped"]["wireguard-go"].is_string());
+    let rows = list(&result, "rows");
+    assert_eq!(rows.iter().map(|row| &row["system"]).collect::<Vec<_>>(), systems[..1]);
+    is_positive(&rows[0]["gbit_per_s"], "median");
+    for figure in ["tcp_share_of_sum", "latency_ms", "latency_under_load_ms"] {
+        is_positive(&rows[0], figure);
+    }
+    is_positive(&rows[0]["stream"], "mbit_per_s");
+    is_positive(&rows[0]["failover"], "gap_ms");
+}
+
 #[test]
 fn an_engine_that_does_not_exist_is_refused_with_a_list() {
     let output = Command::new(env!("CARGO_BIN_EXE_polypath"))

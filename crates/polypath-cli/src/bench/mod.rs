@@ -22,6 +22,7 @@ pub(crate) mod rate;
 mod statistics;
 pub(crate) mod throughput;
 mod timed;
+pub(crate) mod tunnel;
 
 use std::fmt;
 

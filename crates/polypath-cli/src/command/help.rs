@@ -93,6 +93,13 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
             "polypath cp -C polypath://example.org/video.mkv .",
         ],
     ),
+    (
+        "polypath bench tunnel",
+        [
+            "polypath bench tunnel --peers target/tunnels/bin",
+            "polypath bench tunnel --systems polypath,wireguard-go --rounds 5 --json",
+        ],
+    ),
     ("polypath demo", ["polypath demo", "polypath demo --virtual --cut wifi@2s..5s --report demo.html"]),
     ("polypath disable", ["polypath disable nginx.service", "polypath disable --all"]),
     ("polypath doctor", ["polypath doctor", "polypath doctor --peer example.org:443 -I wlan0 --json"]),

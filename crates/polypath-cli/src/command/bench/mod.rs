@@ -12,6 +12,7 @@ mod never_slower;
 mod rate;
 mod state;
 mod throughput;
+mod tunnel;
 
 use std::path::PathBuf;
 
@@ -57,6 +58,11 @@ pub(super) enum Bench {
     Disturbed(disturbed::Arguments),
     /// How exact emulated links are in rate and delay (Linux, root)
     Emulate(emulate::Arguments),
+    /// A tunnel over two paths, beside wireguard-go, boringtun and a bare relay (Linux, root)
+    Tunnel(tunnel::Arguments),
+    /// Packets of a device in datagrams: what `bench tunnel` compares tunnels with
+    #[command(hide = true)]
+    TunnelRelay(tunnel::Relay),
     /// One end of a comparison: what the commands above start in their namespaces
     #[command(hide = true)]
     Peer(Peer),
@@ -119,6 +125,8 @@ pub(super) fn run(bench: &Bench, policies: &Policies) -> Result<(), Failure> {
         Bench::Disturbed(arguments) => disturbed::run(arguments),
         Bench::Emulate(arguments) => emulate::run(arguments),
         Bench::Fetch(arguments) => fetch::run(arguments),
+        Bench::Tunnel(arguments) => tunnel::run(arguments),
+        Bench::TunnelRelay(arguments) => tunnel::run_relay(arguments),
         Bench::Peer(peer) => crate::bench::peer::run(&peer.assignment, policies).map_err(Failure::run),
     }
 }

@@ -1,0 +1,285 @@
+//! The tunnels that are compared: how each is found, started and ended. Those with one path have the first, which is the best one.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fmt, fs, thread};
+
+use polypath_system::{Namespace, Netlink};
+use polypath_testbed::{Side, Testbed};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+
+use super::datagrams::round_trips_ms;
+use super::keys::{KEYS, KeyPair};
+use super::uapi::Uapi;
+
+/// Where each listens.
+const PORT: u16 = 51_820;
+/// What WireGuard leaves of 1500 bytes, over IPv6 too.
+const MTU_BYTES: u32 = 1420;
+/// Of the addresses inside.
+const PREFIX_LENGTH: u8 = 24;
+/// For a program to begin, and for the first packet to cross.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The processor's time is told in so many parts of a second, on every machine that matters.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A tunnel under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum System {
+    /// Ours, over all paths.
+    Polypath,
+    /// The one in Go, of WireGuard's own author.
+    WireguardGo,
+    /// The one in Rust, of Cloudflare.
+    Boringtun,
+    /// Packets in datagrams as they are, a system call for each.
+    UdpRelay,
+}
+
+impl System {
+    pub(crate) const ALL: [Self; 4] = [Self::Polypath, Self::WireguardGo, Self::Boringtun, Self::UdpRelay];
+
+    /// As in JSON and on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Polypath => "polypath",
+            Self::WireguardGo => "wireguard-go",
+            Self::Boringtun => "boringtun",
+            Self::UdpRelay => "udp-relay",
+        }
+    }
+
+    /// Whether it uses all paths, and not the first alone.
+    pub(crate) const fn has_all_paths(self) -> bool {
+        matches!(self, Self::Polypath)
+    }
+
+    /// Its program, in a folder of peers or where the system looks for programs; else why it can't take part.
+    pub(crate) fn find(self, folder: Option<&Path>) -> Result<PathBuf, String> {
+        let name = match self {
+            Self::Polypath => return find_polypath(),
+            Self::UdpRelay => return own_program().map_err(|error| error.to_string()),
+            Self::WireguardGo => "wireguard-go",
+            Self::Boringtun => "boringtun-cli",
+        };
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let places = folder.map(Path::to_path_buf).into_iter().chain(std::env::split_paths(&path));
+        let found = places.map(|place| place.join(name)).find(|program| program.is_file());
+        found.ok_or_else(|| format!("the program {name} is not there: `make setup-tunnels` builds it"))
+    }
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+fn own_program() -> io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
+/// Whether this program has the command.
+fn find_polypath() -> Result<PathBuf, String> {
+    let program = own_program().map_err(|error| error.to_string())?;
+    let mut ask = Command::new(&program);
+    ask.args(["tunnel", "up", "--help"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match ask.status() {
+        Ok(status) if status.success() => Ok(program),
+        _ => Err("not built in yet".into()),
+    }
+}
+
+/// Two processes with a device each, joined over the paths of a testbed. They end when this is dropped.
+#[derive(Debug)]
+pub(super) struct Tunnel {
+    ends: Vec<End>,
+}
+
+#[derive(Debug)]
+struct End {
+    child: Child,
+    uapi: Option<Uapi>,
+}
+
+/// The address inside the tunnel.
+pub(super) const fn inner(side: Side) -> Ipv4Addr {
+    Ipv4Addr::new(10, 99, 0, number(side))
+}
+
+const fn number(side: Side) -> u8 {
+    match side {
+        Side::Client => 1,
+        Side::Server => 2,
+    }
+}
+
+const fn opposite(side: Side) -> Side {
+    match side {
+        Side::Client => Side::Server,
+        Side::Server => Side::Client,
+    }
+}
+
+const fn keys(side: Side) -> &'static KeyPair {
+    &KEYS[number(side) as usize - 1]
+}
+
+/// The address of a side on a path.
+fn outer(side: Side, path: u8) -> Ipv4Addr {
+    match side {
+        Side::Client => Testbed::client_v4(path),
+        Side::Server => Testbed::server_v4(path),
+    }
+}
+
+/// Sockets of WireGuard's programs are files that all namespaces share: each has a name of its own.
+fn device(side: Side) -> String {
+    format!("pp{}-{}", std::process::id(), number(side))
+}
+
+impl Tunnel {
+    /// Starts both ends and waits until a packet has crossed. `folder` is for files that they need.
+    pub(super) fn start(
+        system: System,
+        program: &Path,
+        testbed: &Testbed,
+        folder: &Path,
+    ) -> io::Result<Self> {
+        let mut tunnel = Self { ends: Vec::new() };
+        for side in [Side::Client, Side::Server] {
+            let namespace = testbed.namespace(side);
+            let end = match system {
+                System::Polypath => start_polypath(program, testbed, side, folder)?,
+                System::WireguardGo => {
+                    let mut command = Command::new(program);
+                    command.args(["--foreground", &device(side)]).env("LOG_LEVEL", "error");
+                    start_wireguard(command, namespace, side)?
+                }
+                System::Boringtun => {
+                    let mut command = Command::new(program);
+                    command.args(["--foreground", "--disable-drop-privileges", &device(side)]);
+                    start_wireguard(command, namespace, side)?
+                }
+                System::UdpRelay => {
+                    let mut command = Command::new(program);
+                    command.args(["bench", "tunnel-relay", &device(side)]);
+                    command.arg(outer(opposite(side), 0).to_string()).arg(PORT.to_string());
+                    let mut end = End::spawn(command, namespace, None)?;
+                    end.set_up_device(namespace, side)?;
+                    end
+                }
+            };
+            tunnel.ends.push(end);
+        }
+        let ends = [&testbed.client, &testbed.server];
+        if round_trips_ms(ends, inner(Side::Server), PATIENCE, true)?.is_empty() {
+            return Err(io::Error::other(format!("no packet crossed {system} within {PATIENCE:?}")));
+        }
+        Ok(tunnel)
+    }
+
+    /// User and system time of both processes until now.
+    pub(super) fn cpu_s(&self) -> io::Result<f64> {
+        self.ends.iter().map(|end| cpu_s(end.child.id())).sum()
+    }
+}
+
+/// The one place that knows our own command and its configuration: two files, and a process for each.
+fn start_polypath(program: &Path, testbed: &Testbed, side: Side, folder: &Path) -> io::Result<End> {
+    let (own, peer) = (keys(side), keys(opposite(side)));
+    let endpoints: Vec<String> =
+        (0..testbed.paths()).map(|path| format!("\"{}:{PORT}\"", outer(opposite(side), path))).collect();
+    let configuration = format!(
+        "[interface]\nname = \"{}\"\nprivate-key = \"{}\"\naddresses = [\"{}/{PREFIX_LENGTH}\"]\nlisten-port = {PORT}\nmtu = {MTU_BYTES}\n\n\
+         [[peers]]\npublic-key = \"{}\"\nendpoints = [{}]\nallowed-ips = [\"{}/{PREFIX_LENGTH}\"]\n",
+        device(side),
+        own.private_base64(),
+        inner(side),
+        peer.public_base64(),
+        endpoints.join(", "),
+        inner(Side::Client),
+    );
+    let file = folder.join(format!("tunnel-{}.toml", number(side)));
+    fs::write(&file, configuration)?;
+    let mut command = Command::new(program);
+    command.args(["tunnel", "up"]).arg(file);
+    End::spawn(command, testbed.namespace(side), None)
+}
+
+fn start_wireguard(command: Command, namespace: &Namespace, side: Side) -> io::Result<End> {
+    let uapi = Uapi::of(&device(side));
+    let mut end = End::spawn(command, namespace, Some(uapi.clone()))?;
+    let (own, peer) = (keys(side), keys(opposite(side)));
+    let endpoint = SocketAddr::from((outer(opposite(side), 0), PORT));
+    uapi.configure(own, peer, PORT, endpoint, (inner(Side::Client), PREFIX_LENGTH))
+        .map_err(|error| end.explain(error))?;
+    end.set_up_device(namespace, side)?;
+    Ok(end)
+}
+
+impl End {
+    fn spawn(mut command: Command, namespace: &Namespace, uapi: Option<Uapi>) -> io::Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = namespace.run(|| command.spawn())?;
+        let child = child.map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
+        Ok(Self { child, uapi })
+    }
+
+    /// Waits for the device and gives it its address.
+    fn set_up_device(&mut self, namespace: &Namespace, side: Side) -> io::Result<()> {
+        let (name, started) = (device(side), Instant::now());
+        while let Err(error) = namespace.run(|| Netlink::new()?.link_index(&name))? {
+            if started.elapsed() > PATIENCE {
+                return Err(self.explain(error));
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        namespace.run(|| {
+            let netlink = Netlink::new()?;
+            netlink.add_address(&name, IpAddr::V4(inner(side)), PREFIX_LENGTH)?;
+            netlink.set_mtu(&name, MTU_BYTES)?;
+            netlink.set_up(&name)
+        })?
+    }
+
+    /// Says that the program has ended, if it has.
+    fn explain(&mut self, error: io::Error) -> io::Error {
+        match self.child.try_wait() {
+            Ok(Some(status)) => io::Error::other(format!("the tunnel's program ended with {status}")),
+            _ => error,
+        }
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let pid = Pid::from_child(&self.child);
+        // Gently first: it takes its device and socket away. It may have ended already.
+        let _ = kill_process(pid, Signal::TERM);
+        let started = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && started.elapsed() < Duration::from_secs(2) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(uapi) = &self.uapi {
+            uapi.remove();
+        }
+    }
+}
+
+/// User and system time of a process.
+fn cpu_s(pid: u32) -> io::Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // Behind the name, which may have anything in it, and what comes before `utime` and `stime`.
+    let fields = text.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default().split_whitespace();
+    let ticks = fields.skip(11).take(2).map(|field| field.parse::<f64>().map_err(io::Error::other));
+    Ok(ticks.sum::<io::Result<f64>>()? / TICKS_PER_SECOND)
+}
