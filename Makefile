@@ -161,7 +161,7 @@ setup:
 WIREGUARD_GO := golang.zx2c4.com/wireguard@v0.0.0-20260522210424-ecfc5a8d5446
 BORINGTUN_VERSION := 0.7.1
 
-setup-tunnels: setup ## wireguard-go and boringtun for `polypath bench tunnel --peers`, in TARGET/tunnels (needs go and the network)
+setup-tunnels: setup ## wireguard-go and boringtun for `polypath bench tunnel --peers`, in TARGET/tunnels (needs go, and the network)
 	@if command -v go >/dev/null; then \
 	  GOBIN=$(abspath $(TARGET))/tunnels/bin GOFLAGS=-mod=mod go install $(WIREGUARD_GO) && \
 	  mv $(TARGET)/tunnels/bin/wireguard $(TARGET)/tunnels/bin/wireguard-go; \

@@ -37,7 +37,7 @@ pub(crate) enum System {
     WireguardGo,
     /// The one in Rust, of Cloudflare.
     Boringtun,
-    /// Packets in datagrams as they are, a system call for each.
+    /// Packets in datagrams as they are, many at a time: what protection costs is what the others need beyond it.
     UdpRelay,
 }
 
