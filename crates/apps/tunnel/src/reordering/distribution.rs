@@ -21,12 +21,28 @@ impl Distribution {
         *self.cells.entry(value.div_ceil(self.width)).or_default() += 1;
         self.count += 1;
         self.sum += u128::from(value);
+        self.coarsen();
+    }
+
+    /// Puts cells together until there are few enough.
+    fn coarsen(&mut self) {
         while self.cells.len() > MOST_CELLS {
             self.width *= 2;
             for (cell, count) in std::mem::take(&mut self.cells) {
                 *self.cells.entry(cell.div_ceil(2)).or_default() += count;
             }
         }
+    }
+
+    /// All that another one has seen. What that one has rounded up stays so; the mean is exact nonetheless.
+    pub fn absorb(&mut self, other: &Self) {
+        for (value, count) in other.iter() {
+            // Of both, the coarser cells are multiples of the finer ones.
+            *self.cells.entry(value.div_ceil(self.width)).or_default() += count;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+        self.coarsen();
     }
 
     /// A value that was noted did not occur after all.
@@ -139,6 +155,20 @@ mod tests {
         let distribution = of((0..5000).map(|step| u64::MAX - step));
         assert_eq!(distribution.greatest(), Some(u64::MAX));
         assert!(distribution.share_up_to(u64::MAX - 5000) == 0.0);
+    }
+
+    #[test]
+    fn two_together_have_seen_what_both_have() {
+        let mut both = of([3, 0]);
+        both.absorb(&of([7, 3]));
+        assert_eq!(both, of([3, 0, 7, 3]));
+        let mut both = of(0..10_000);
+        both.absorb(&of([1, 9_999]));
+        assert_eq!((both.count(), both.iter().nth(1)), (10_002, Some((4, 5))));
+        let mut both = of([1, 9_999]);
+        both.absorb(&of(0..10_000));
+        assert_eq!((both.count(), both.mean()), (10_002, Some(50_005_000.0 / 10_002.0)));
+        assert_eq!(both.iter().map(|(_, count)| count).sum::<u64>(), 10_002);
     }
 
     #[test]

@@ -26,6 +26,12 @@ impl LateTimes {
         }
     }
 
+    /// How often which late time occurred, in nanoseconds.
+    #[must_use]
+    pub const fn distribution(&self) -> &Distribution {
+        &self.nanos
+    }
+
     /// The share of reordered packets that are put in order by a buffer that holds packets for so long.
     #[must_use]
     pub fn accommodated_by(&self, buffer: Duration) -> f64 {
