@@ -26,6 +26,8 @@ mod over_stack;
 mod perf;
 #[cfg(feature = "full")]
 mod places;
+#[cfg(feature = "full")]
+mod reorder;
 mod report;
 #[cfg(feature = "full")]
 mod web;

@@ -5,7 +5,7 @@ use polypath_config::Policies;
 
 use super::{
     Failure, bench, completions, cp, doctor, emulate, enable, engine, get, history, lab, man, metrics,
-    monitor, path, perf, preload, run, schema, serve, service_end, ss, stream, top,
+    monitor, path, perf, preload, reorder, run, schema, serve, service_end, ss, stream, top,
 };
 
 #[derive(Debug, Subcommand)]
@@ -17,6 +17,11 @@ pub(super) enum Command {
     /// Measure the stack and the simulator
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Tell how far out of order the packets of captures came, by the metrics of RFC 4737 and RFC 5236
+    ///
+    /// Reads pcapng and pcap. One capture, of the receiver, has the order of sending in its sequence numbers; with another of
+    /// the sender, packets are found again by what they are, and losses and copies are known.
+    Reorder(reorder::Arguments),
     /// Run experiments that are described in TOML files, and compare their results
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -91,6 +96,7 @@ impl Command {
         match self {
             Self::Emulate(arguments) => emulate::run(&arguments, policies),
             Self::Bench(bench) => bench::run(&bench, policies),
+            Self::Reorder(arguments) => reorder::run(&arguments),
             Self::Lab(lab) => lab::run(&lab, policies),
             Self::Perf(arguments) => perf::run(&arguments, policies),
             Self::Serve(arguments) => serve::run(&arguments, policies),

@@ -162,6 +162,13 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         ],
     ),
     (
+        "polypath reorder",
+        [
+            "polypath reorder received.pcapng --sequence mptcp --report reordering.html",
+            "polypath reorder sent.pcapng received.pcapng --json",
+        ],
+    ),
+    (
         "polypath run",
         [
             "polypath run -- curl -O http://example.org/file",

@@ -93,6 +93,8 @@ mod rates;
 #[cfg(feature = "full")]
 mod readiness;
 #[cfg(feature = "full")]
+mod reorder;
+#[cfg(feature = "full")]
 mod request_log;
 #[cfg(feature = "full")]
 mod run;

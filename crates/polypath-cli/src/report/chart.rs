@@ -5,21 +5,9 @@ use std::collections::BTreeMap;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Chart, Mark, Series, colour};
+use super::ink::{AXIS, FONT, GREY, GRID, Size};
+use super::{Chart, Mark, Series, bars, colour};
 
-/// Width and height of a chart.
-pub(super) type Size = (u32, u32);
-
-/// For a page as wide as a screen.
-pub(super) const WIDE: Size = (980, 300);
-/// For a page as wide as a phone.
-pub(super) const NARROW: Size = (400, 270);
-
-const FONT: &str = "system-ui, 'Segoe UI', Helvetica, Arial, sans-serif";
-/// Colours by role. The page's style sheet finds them by value and gives each its shade for light and dark.
-const GREY: RGBColor = RGBColor(110, 116, 126);
-const GRID: RGBColor = RGBColor(228, 231, 236);
-const AXIS: RGBColor = RGBColor(190, 195, 203);
 const BAND: RGBColor = RGBColor(200, 60, 60);
 const BAND_TEXT: RGBColor = RGBColor(165, 50, 50);
 
@@ -27,7 +15,11 @@ const BAND_TEXT: RGBColor = RGBColor(165, 50, 50);
 pub(super) fn draw(chart: &Chart, marks: &[Mark], end_s: f64, size: Size) -> String {
     let mut svg = String::new();
     // Drawing into a string fails only if the chart is inconsistent, and then an empty picture says so.
-    if draw_into(&mut svg, chart, marks, end_s, size).is_err() {
+    let drawn = match &chart.axis {
+        Some(axis) => bars::draw_into(&mut svg, chart, axis, size),
+        None => draw_into(&mut svg, chart, marks, end_s, size),
+    };
+    if drawn.is_err() {
         svg.clear();
     }
     svg
@@ -178,6 +170,7 @@ fn nice_ceiling(values: impl Iterator<Item = f64>) -> f64 {
 mod tests {
     use super::*;
     use crate::report::Label;
+    use crate::report::ink::WIDE;
 
     #[test]
     fn the_axis_ends_at_a_round_number_above_the_values() {

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::{
-    Bar, Chart, Mark, PALETTE, PALETTE_DARK, PEER, PEER_DARK, Report, Series, TOTAL, TOTAL_DARK, Table, chart,
+    Bar, Chart, Mark, PALETTE, PALETTE_DARK, PEER, PEER_DARK, Report, Series, TOTAL, TOTAL_DARK, Table,
+    chart, ink,
 };
 
 const STYLE: &str = "
@@ -130,7 +131,7 @@ fn write_chart(page: &mut String, one: &Chart, marks: &[Mark], end_s: f64) -> st
         write!(page, "<span><i style=\"background:var({colour})\"></i>{name}</span>")?;
     }
     write!(page, "</div><figure aria-label=\"{heading}\">")?;
-    for (class, size) in [("wide", chart::WIDE), ("narrow", chart::NARROW)] {
+    for (class, size) in [("wide", ink::WIDE), ("narrow", ink::NARROW)] {
         let svg = chart::draw(one, marks, end_s, size);
         // It takes the width that there is.
         let fixed = format!("width=\"{}\" height=\"{}\"", size.0, size.1);

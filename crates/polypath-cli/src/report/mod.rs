@@ -1,7 +1,9 @@
 //! Results as a picture: one HTML file that needs nothing else.
 
+mod bars;
 mod chart;
 mod html;
+mod ink;
 mod picture;
 
 use serde::Serialize;
@@ -60,6 +62,17 @@ pub(crate) struct Chart {
     pub(crate) labels: Vec<Label>,
     /// How to read it, below it.
     pub(crate) note: String,
+    /// Instead of lines over time: bars over whole numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) axis: Option<Axis>,
+}
+
+/// What bars stand on. Their heights are shares, and each step of the other axis is ten times the one below, so that what is
+/// rare is seen.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Axis {
+    /// What the numbers are.
+    pub(crate) name: String,
 }
 
 /// Words at a point of a chart.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::html::{CHART_STYLE, escape, palette, variable};
-use super::{Report, chart};
+use super::{Report, chart, ink};
 
 const MARGIN: u32 = 20;
 const STYLE: &str = "
@@ -25,7 +25,7 @@ pub(crate) fn draw(report: &Report) -> String {
 }
 
 fn write_picture(svg: &mut String, report: &Report) -> std::fmt::Result {
-    let (chart_width, chart_height) = chart::WIDE;
+    let (chart_width, chart_height) = ink::WIDE;
     let title = lines(&report.title);
     let (head, chart_head) = (24 + 26 * u32::try_from(title.len()).unwrap_or(1), 34);
     let width = chart_width + 2 * MARGIN;
@@ -64,7 +64,7 @@ fn write_picture(svg: &mut String, report: &Report) -> std::fmt::Result {
             )?;
         }
         top += chart_head;
-        let drawn = chart::draw(one, &report.marks, report.end_s(), chart::WIDE);
+        let drawn = chart::draw(one, &report.marks, report.end_s(), ink::WIDE);
         let placed = format!("<svg x=\"{MARGIN}\" y=\"{top}\" ");
         write!(svg, "</text>\n{}", drawn.replacen("<svg ", &placed, 1))?;
         top += chart_height;
