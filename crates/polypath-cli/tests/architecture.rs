@@ -32,7 +32,11 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("fetch", "apps", &["units", "system", "stack"]),
     ("tunnel", "apps", &["units", "wire", "congestion"]),
     ("sim", "lab", CORE),
-    ("lab", "lab", &["units", "wire", "congestion", "tcp", "mptcp", "link", "config", "fetch", "sim"]),
+    (
+        "lab",
+        "lab",
+        &["units", "wire", "congestion", "tcp", "mptcp", "link", "config", "fetch", "tunnel", "sim"],
+    ),
     (
         "polypath",
         "",

@@ -49,6 +49,18 @@ impl Kind for Aggregations {
                 Box::new(Nama::new(NamaSettings { split: vector(slots), ..NamaSettings::default() }, paths))
             },
         ),
+        // What the document does not have: rounding errors of one vector are made up for in the next ones.
+        Aggregation::with_parameter(
+            "nama-dithered",
+            ("slots", 64),
+            ("1 to 65535", |slots| slots > 0),
+            |paths, slots| {
+                let dithered_slots = Some(slots);
+                let settings =
+                    NamaSettings { split: vector(slots), dithered_slots, ..NamaSettings::default() };
+                Box::new(Nama::new(settings, paths))
+            },
+        ),
         // The delay equalizer alone: Kaspar 2011, Fig. 4.7.
         Aggregation::new("equalized-round-robin", |paths| {
             let settings =

@@ -3,6 +3,7 @@
 //! The unit of everything is [`run_set`]: one workload, by one [`Variant`] of the stack, over one [`PathSet`], in
 //! virtual time. The same arguments give the same [`Outcome`], bit for bit.
 
+mod aggregate;
 pub mod analysis;
 pub mod design;
 pub mod download;

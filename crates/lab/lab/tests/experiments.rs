@@ -75,7 +75,10 @@ fn what_was_published_has_a_source_and_what_is_expected_a_reason() {
                 }
                 Origin::Published { source } => source.strip_prefix(document).unwrap_or_default(),
             };
-            let number = place.strip_prefix("Fig. ").or(place.strip_prefix("ch. ")).unwrap_or_default();
+            let number = ["Fig. ", "Table ", "ch. "]
+                .iter()
+                .find_map(|kind| place.strip_prefix(kind))
+                .unwrap_or_default();
             let has_number = number.starts_with(|first: char| first.is_ascii_digit());
             assert!(has_number, "{}: {:?} is no place of {document}", experiment.name, claim.origin);
             assert!(!claim.text.contains("No counterpart"), "{}: {}", experiment.name, claim.text);

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use polypath_emulate::{DirectionStatistics, EmulatedLink, Emulation};
 use polypath_lab::experiment::{Job, Topology};
-use polypath_lab::run::{Backend, BackendError, Buffer, PathOutcome, StreamTraffic, VariantKind};
+use polypath_lab::run::{
+    Backend, BackendError, Buffer, DatagramTraffic, PathOutcome, StreamTraffic, VariantKind,
+};
 use polypath_lab::{Outcome, PathSet, Variant, Workload};
 use polypath_link::queue;
 use polypath_mptcp::scheduler;
@@ -89,7 +91,7 @@ impl Netns {
                 }
                 must_have_congestion(variant)?;
             }
-            Workload::Blocks { .. } | Workload::Requests { .. } => {
+            Workload::Blocks { .. } | Workload::Requests { .. } | Workload::Datagrams(_) => {
                 let message = format!(
                     "this backend carries bulk and transfer traffic, downloads and streams, no {workload}"
                 );
@@ -143,7 +145,9 @@ impl Netns {
         }
         let (bytes, limit) = match *workload {
             Workload::Transfer { bytes, timeout } => (Some(bytes), timeout),
-            Workload::Bulk { duration } | Workload::Blocks { duration, .. } => (None, duration),
+            Workload::Bulk { duration }
+            | Workload::Blocks { duration, .. }
+            | Workload::Datagrams(DatagramTraffic { duration, .. }) => (None, duration),
             Workload::Requests { timeout, .. }
             | Workload::Download { timeout, .. }
             | Workload::Stream(StreamTraffic { timeout, .. }) => (None, timeout),

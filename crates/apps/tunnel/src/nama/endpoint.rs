@@ -8,6 +8,7 @@ use crate::nama::delay_equalizer::DelayEqualizer;
 use crate::nama::message::Message;
 use crate::nama::path_monitor::{MonitorSettings, PathMonitor};
 use crate::nama::reception::Reception;
+use crate::nama::rounding::Rounding;
 use crate::split::{PathView, Split, Splitter};
 
 /// Headers of a probe, which the document sends by TCP over IPv4; those of a train are counted with its padding.
@@ -20,6 +21,8 @@ pub struct NamaSettings {
     pub split: Split,
     /// Rates are those that are measured. Otherwise the splitter has what was known beforehand.
     pub follows_rates: bool,
+    /// The splitter is a send vector with so many slots, whose rounding errors are made up for. The document does not do so.
+    pub dithered_slots: Option<u16>,
     /// For how long packets of a path are held.
     pub equalizing: Equalizing,
     /// How many packets are held at most. The document does not say.
@@ -46,6 +49,7 @@ impl Default for NamaSettings {
         Self {
             split: Split::ALL[0].clone(),
             follows_rates: true,
+            dithered_slots: None,
             equalizing: Equalizing::Measured,
             most_held: 1000,
             monitor: MonitorSettings::default(),
@@ -65,6 +69,9 @@ pub struct Nama {
     /// As the splitter sees them.
     paths: Vec<PathView>,
     monitor: Option<PathMonitor>,
+    rounding: Option<Rounding>,
+    /// How many measurements were heeded.
+    heeded: u64,
     equalizer: DelayEqualizer<Bytes>,
     reception: Reception,
     answers: VecDeque<(usize, Message)>,
@@ -88,6 +95,8 @@ impl Nama {
             splitter: settings.split.build(),
             paths: if settings.follows_rates { vec![alike; paths.len()] } else { paths.to_vec() },
             monitor: None,
+            rounding: settings.dithered_slots.map(|slots| Rounding::new(u64::from(slots), paths.len())),
+            heeded: 0,
             equalizer,
             reception: Reception::new(paths.len()),
             answers: VecDeque::new(),
@@ -106,6 +115,19 @@ impl Nama {
         if self.settings.follows_rates
             && let Some(rates) = monitor.rates()
         {
+            let rates: Vec<BitRate> = rates.collect();
+            let counts = match &mut self.rounding {
+                // Once for each measurement.
+                Some(_) if self.heeded == monitor.measurements() => None,
+                Some(rounding) => rounding.counts(&rates),
+                None => None,
+            };
+            let rates = match counts {
+                Some(counts) => counts.into_iter().map(BitRate::from_kbps).collect(),
+                None if self.rounding.is_some() => Vec::new(),
+                None => rates,
+            };
+            self.heeded = monitor.measurements();
             for (path, rate) in self.paths.iter_mut().zip(rates) {
                 path.rate = rate;
             }

@@ -8,6 +8,7 @@ mod endpoint;
 mod message;
 mod path_monitor;
 mod reception;
+mod rounding;
 
 pub use delay_equalizer::DelayEqualizer;
 pub use endpoint::{Equalizing, Nama, NamaSettings};

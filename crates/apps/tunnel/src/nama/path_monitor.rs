@@ -9,7 +9,8 @@ use crate::nama::message::{Answer, Message, Seen, TrainPacket};
 pub struct MonitorSettings {
     /// How often each path is probed. The document has 200 ms.
     pub probe_interval: Duration,
-    /// Over how long a time rates are measured; the document does not say. Not less than the probe interval counts.
+    /// Over how long a time rates are measured. The document does not say: with a second, losses are those of its Table 4.2; with less, there are fewer.
+    /// Not less than the probe interval counts.
     pub rate_window: Duration,
     /// How often packets are sent back to back over a path that has no traffic; the document does not say.
     pub train_interval: Duration,
@@ -25,7 +26,7 @@ impl Default for MonitorSettings {
     fn default() -> Self {
         Self {
             probe_interval: Duration::from_millis(200),
-            rate_window: Duration::from_millis(400),
+            rate_window: Duration::from_secs(1),
             train_interval: Duration::from_secs(1),
             train_packets: 4,
             delay_weight: 8,
@@ -48,7 +49,8 @@ pub(super) struct PathMonitor {
     waiting: VecDeque<(usize, Message)>,
     /// What answers said, the oldest first.
     reports: VecDeque<Report>,
-    has_rates: bool,
+    /// How often rates were measured.
+    measurements: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -92,13 +94,22 @@ impl PathMonitor {
             probes: 0,
             waiting: VecDeque::new(),
             reports: VecDeque::new(),
-            has_rates: false,
+            measurements: 0,
         }
     }
 
     /// What arrives over each path. None before that is known.
     pub(super) fn rates(&self) -> Option<impl Iterator<Item = BitRate>> {
-        self.has_rates.then(|| self.paths.iter().map(Path::rate))
+        self.has_rates().then(|| self.paths.iter().map(Path::rate))
+    }
+
+    /// How often rates were measured.
+    pub(super) const fn measurements(&self) -> u64 {
+        self.measurements
+    }
+
+    const fn has_rates(&self) -> bool {
+        self.measurements > 0
     }
 
     /// The one-way delay of each path, if it is known and the path answers.
@@ -151,7 +162,7 @@ impl PathMonitor {
                         path.tried = BitRate::ZERO;
                     }
                 }
-                self.has_rates = true;
+                self.measurements += 1;
             }
         }
         self.reports.push_back(report);
@@ -174,6 +185,7 @@ impl PathMonitor {
         self.next_probe = now + self.settings.probe_interval;
         self.probes = self.probes.wrapping_add(1);
         let number = self.probes;
+        let has_rates = self.has_rates();
         for (place, path) in self.paths.iter_mut().enumerate() {
             self.waiting.push_back((place, Message::Probe { number }));
             path.asked.push_back((number, now));
@@ -181,7 +193,7 @@ impl PathMonitor {
                 path.asked.pop_front();
                 path.delay = None;
             }
-            if self.has_rates && path.measured == BitRate::ZERO && path.next_train <= now {
+            if has_rates && path.measured == BitRate::ZERO && path.next_train <= now {
                 // The last one did not come.
                 if path.heeded_train != path.train {
                     path.tried = BitRate::ZERO;
@@ -291,7 +303,8 @@ mod tests {
 
     #[test]
     fn rates_are_what_arrived_in_the_window() {
-        let mut monitor = monitor(MonitorSettings::default());
+        let rate_window = Duration::from_millis(400);
+        let mut monitor = monitor(MonitorSettings { rate_window, ..MonitorSettings::default() });
         assert_eq!(kbps(&monitor), []);
         monitor.handle_answer(at(10), 0, &answer(1, 5, [0, 0]));
         assert_eq!(kbps(&monitor), [], "one report is no rate");
@@ -315,7 +328,8 @@ mod tests {
 
     #[test]
     fn a_path_without_traffic_is_tried_by_a_train_each_second() {
-        let mut monitor = monitor(MonitorSettings::default());
+        let rate_window = Duration::from_millis(400);
+        let mut monitor = monitor(MonitorSettings { rate_window, ..MonitorSettings::default() });
         leave(&mut monitor, 0);
         monitor.handle_answer(at(0), 0, &answer(1, 0, [0, 0]));
         monitor.handle_answer(at(150), 0, &answer(1, 150, [0, 75_000]));

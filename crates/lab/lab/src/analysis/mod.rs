@@ -13,7 +13,7 @@ pub use worst::WorstSet;
 
 use crate::experiment::{Claim, Experiment, Metric, MetricKind, RunKey, SweepPoint};
 use crate::metrics::{Distribution, aggregation_benefit, sensitivity};
-use crate::run::{Outcome, PathSpec, Workload};
+use crate::run::{DatagramOutcome, Outcome, PathSpec, Workload};
 
 /// The metrics of every set, repeats reduced to their median.
 #[derive(Debug)]
@@ -288,6 +288,17 @@ fn value(
             .stream
             .filter(|stream| stream.segments == stream.planned_segments)
             .map_or(f64::INFINITY, |stream| stream.stalled_s),
+        MetricKind::DatagramLoss
+        | MetricKind::Reordered
+        | MetricKind::InPlace
+        | MetricKind::Displacement
+        | MetricKind::ReorderEntropy
+        | MetricKind::ReorderBufferP50
+        | MetricKind::ReorderBufferP95
+        | MetricKind::ReorderBufferP99
+        | MetricKind::AdaptationTime => {
+            outcome.datagrams.map_or(f64::NAN, |datagrams| datagram_value(metric.kind, &datagrams))
+        }
         MetricKind::SlowStart => milliseconds(outcome.slow_start_s),
         MetricKind::SlowStartLag => {
             let reference = experiment.references[key.variant].map(|variant| RunKey { variant, ..key });
@@ -295,6 +306,24 @@ fn value(
             let lag_s = outcome.slow_start_s.zip(other).map(|(own_s, other_s)| own_s - other_s);
             milliseconds(lag_s)
         }
+    }
+}
+
+/// A metric of a stream of datagrams.
+fn datagram_value(kind: MetricKind, datagrams: &DatagramOutcome) -> f64 {
+    match kind {
+        MetricKind::DatagramLoss => {
+            let lost = datagrams.sent.saturating_sub(datagrams.received);
+            lost as f64 / datagrams.sent.max(1) as f64 * 100.0
+        }
+        MetricKind::Reordered => datagrams.reordered * 100.0,
+        MetricKind::InPlace => datagrams.in_place * 100.0,
+        MetricKind::Displacement => datagrams.displacement as f64,
+        MetricKind::ReorderEntropy => datagrams.entropy,
+        MetricKind::ReorderBufferP50 => datagrams.buffer_p50 as f64,
+        MetricKind::ReorderBufferP95 => datagrams.buffer_p95 as f64,
+        MetricKind::ReorderBufferP99 => datagrams.buffer_p99 as f64,
+        _ => datagrams.adaptation_s.unwrap_or(f64::NAN),
     }
 }
 

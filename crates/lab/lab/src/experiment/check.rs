@@ -5,10 +5,11 @@ use polypath_config::{FileError, Policies, Source};
 use polypath_fetch::schedule::Sizing;
 use polypath_fetch::stream::adaptation::{AdaptationPolicy, Adaptations};
 use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, scheduler};
+use polypath_tunnel::aggregators::{Aggregation, Aggregations};
 
 use super::file::{DesignFile, DesignWord, File, PathFile, PolicyFile, TopologyFile, TopologyWord};
 use super::{
-    Experiment, Form, Metric, NamedSet, Topology, Traffic, claims, defaults, reduced,
+    Experiment, Form, Metric, NamedSet, Topology, Traffic, claims, defaults, jitter, reduced,
     sweep::{self, buffer, initial},
     timeline,
     traffic::traffic,
@@ -76,6 +77,7 @@ pub(super) fn check(
             "downloads and streams go over paths side by side; expected topology.kind = \"parallel\"";
         return Err(source.wrong("traffic.kind", message));
     }
+    datagrams(source, &file, &traffic, &topology)?;
     if file.record.is_some() && (topology != Topology::Parallel || !matches!(traffic, Traffic::Bulk { .. })) {
         let message =
             "windows are recorded of bulk transfers over parallel paths; expected traffic.kind = \"bulk\"";
@@ -107,6 +109,49 @@ pub(super) fn check(
     };
     experiment.claims = claims::all(source, (file.published, file.expected), &experiment, &sweeps)?;
     Ok(experiment)
+}
+
+/// What only datagrams have, and what they do not.
+fn datagrams(
+    source: Source<'_>,
+    file: &File,
+    traffic: &Traffic,
+    topology: &Topology,
+) -> Result<(), FileError> {
+    if !matches!(traffic, Traffic::Datagrams(_)) {
+        let paths = |(set, given): (usize, &super::file::SetFile)| {
+            let path = given.paths.iter().position(|path| path.jitter.is_some())?;
+            Some(format!("sets[{set}].paths[{path}].jitter"))
+        };
+        return match file.sets.iter().enumerate().find_map(paths) {
+            None => Ok(()),
+            Some(key) => Err(source.wrong(
+                key,
+                "is of datagrams only; expected topology.impairments = [\"jitter:5ms\"], or traffic.kind = \"datagrams\"",
+            )),
+        };
+    }
+    if *topology != Topology::Parallel {
+        let message = "datagrams go over paths side by side; expected topology.kind = \"parallel\"";
+        return Err(source.wrong("traffic.kind", message));
+    }
+    if file.baseline.is_some() {
+        return Err(
+            source.wrong("baseline", "datagrams have none; expected a variant with another aggregator")
+        );
+    }
+    let TopologyFile { discipline, middleboxes, .. } = &file.topology;
+    for (key, is_given) in [("discipline", discipline.is_some()), ("middleboxes", !middleboxes.is_empty())] {
+        if is_given {
+            let message = "is nothing of traffic.kind = \"datagrams\"; expected none";
+            return Err(source.wrong(format!("topology.{key}"), message));
+        }
+    }
+    match file.variants.iter().position(|variant| variant.single_path) {
+        None => Ok(()),
+        Some(index) => Err(source
+            .wrong(format!("variants[{index}].single-path"), "datagrams take all paths; expected false")),
+    }
 }
 
 /// How many of each there are.
@@ -175,6 +220,7 @@ fn line(source: Source<'_>, file: &TopologyFile, policies: &Policies) -> Result<
         discipline: discipline.unwrap_or_default(),
         impairments: source.policies("topology.impairments", &file.impairments, policies)?,
         middleboxes: source.policies("topology.middleboxes", &file.middleboxes, policies)?,
+        jitters: Vec::new(),
     })
 }
 
@@ -230,7 +276,8 @@ fn sets(source: Source<'_>, file: &File, paths: usize, line: &Line) -> Result<Ve
             loss: path.loss.map_or(0.0, |loss| loss.0),
             change: None,
         };
-        let set = PathSet { paths: given.paths.iter().map(path).collect(), line: line.clone() };
+        let line = Line { jitters: jitter::of_set(source, index, given)?, ..line.clone() };
+        let set = PathSet { paths: given.paths.iter().map(path).collect(), line };
         sets.push(NamedSet { name: given.name.clone(), design: 0, set });
     }
     match sets.len() {
@@ -362,6 +409,12 @@ fn variant(
                 .parse()
                 .map_err(|error: UnknownPolicy<Adaptations>| wrong("adaptation", error.to_string()))?,
         },
+        aggregation: match &policy.aggregator {
+            None => Aggregation::default(),
+            Some(name) => name
+                .parse()
+                .map_err(|error: UnknownPolicy<Aggregations>| wrong("aggregator", error.to_string()))?,
+        },
     })
 }
 
@@ -451,6 +504,17 @@ fn metrics(
         if metric.needs_stream() && !matches!(traffic, Traffic::Stream(_)) {
             return Err(source
                 .wrong(key, format!("\"{name}\" looks at a stream; expected traffic.kind = \"stream\"")));
+        }
+        if metric.needs_datagrams() && !matches!(traffic, Traffic::Datagrams(_)) {
+            return Err(source.wrong(
+                key,
+                format!("\"{name}\" looks at datagrams; expected traffic.kind = \"datagrams\""),
+            ));
+        }
+        if name == "adaptation-time"
+            && !matches!(traffic, Traffic::Datagrams(traffic) if traffic.redrawn.is_some())
+        {
+            return Err(source.wrong(key, "paths stay as they are; expected traffic.redrawn = \"30s\""));
         }
         if name == "smooth" && !matches!(traffic, Traffic::Download { player: Some(_), .. }) {
             return Err(source.wrong(

@@ -240,7 +240,7 @@ pub(super) struct SetFile {
     pub(super) paths: Vec<PathFile>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct PathFile {
     /// Of the transmitter, IP headers included.
@@ -251,12 +251,15 @@ pub(super) struct PathFile {
     pub(super) queue: Span,
     /// Probability that a packet is lost on the line. Default 0%.
     pub(super) loss: Option<Percent>,
+    /// How the delay of each packet varies, of datagrams: "uniform:15ms" is at most so much more or less, "normal:5ms" has this standard deviation.
+    /// Packets overtake each other, as with netem. Default: not at all.
+    pub(super) jitter: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct SweepFile {
-    /// `buffer`, `bytes`, `load`, `initial-path`, `loss` or `segment`.
+    /// `buffer`, `bytes`, `load`, `initial-path`, `loss`, `rate` or `segment`.
     pub(super) parameter: String,
     /// Its values, in the words that the parameter has elsewhere in the file.
     pub(super) values: Vec<String>,
@@ -267,7 +270,7 @@ pub(super) struct SweepFile {
 pub(super) struct TrafficFile {
     /// What kind it is.
     pub(super) kind: TrafficWord,
-    /// How long, of bulk transfers, blocks, and the movie of a stream.
+    /// How long, of bulk transfers, blocks, datagrams, and the movie of a stream.
     pub(super) duration: Option<Span>,
     /// How much, of a transfer or a download.
     pub(super) bytes: Option<Size>,
@@ -275,7 +278,7 @@ pub(super) struct TrafficFile {
     pub(super) timeout: Option<Span>,
     /// Size of a block.
     pub(super) block: Option<Size>,
-    /// Rate at which blocks are made; `unlimited` makes each when the send buffer has taken the one before …
+    /// Rate of datagrams, or at which blocks are made; `unlimited` makes each when the send buffer has taken the one before …
     pub(super) rate: Option<BlockRate>,
     /// … or its share of the sum of the paths' rates.
     pub(super) load: Option<Percent>,
@@ -291,6 +294,12 @@ pub(super) struct TrafficFile {
     pub(super) startup: Option<Span>,
     /// How much of a stream is held in advance of what is played; playing begins when so much is there.
     pub(super) held: Option<Span>,
+    /// Length of a datagram's packet, headers of IP and UDP included.
+    pub(super) packet: Option<Size>,
+    /// Paths let so many bytes of datagrams pass at once, as a token bucket does. Default: each packet takes its time on the path's transmitter.
+    pub(super) burst: Option<Size>,
+    /// How often the sum of the paths' rates is shared out between them anew, at random, from the start on. Default: never.
+    pub(super) redrawn: Option<Span>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -308,6 +317,8 @@ pub(super) enum TrafficWord {
     Download,
     /// The document's sample movie in qualities that follow what comes, in ranges over plain TCP of each path.
     Stream,
+    /// Packets of one length at a constant rate, by an aggregator at the network layer.
+    Datagrams,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -432,6 +443,9 @@ pub(super) struct PolicyFile {
     /// In which quality the segments of a stream come, by name: `robust-mpc`,
     /// `bola` or `measured-speed`. Default `robust-mpc`.
     pub(super) adaptation: Option<String>,
+    /// What gives the packets of a stream of datagrams to paths, by name: `nama`, `equalized-round-robin`, `delayed-round-robin`, `send-vector`
+    /// or `round-robin`. Default `nama`.
+    pub(super) aggregator: Option<String>,
 }
 
 // Written out, since `flatten` and `deny_unknown_fields` do not go together.
@@ -469,6 +483,8 @@ pub(super) struct VariantFile {
     pub(super) proportional: Option<bool>,
     /// In which quality the segments of a stream come, by name. Default: as `defaults` say.
     pub(super) adaptation: Option<String>,
+    /// What gives the packets of a stream of datagrams to paths, by name. Default: as `defaults` say.
+    pub(super) aggregator: Option<String>,
     /// Plain TCP over the initial path.
     #[serde(default)]
     pub(super) single_path: bool,
@@ -494,6 +510,7 @@ impl VariantFile {
             in_order: self.in_order.or(defaults.in_order),
             proportional: self.proportional.or(defaults.proportional),
             adaptation: or(&self.adaptation, &defaults.adaptation),
+            aggregator: or(&self.aggregator, &defaults.aggregator),
         }
     }
 }
@@ -570,7 +587,7 @@ pub(super) struct ReducedFile {
     pub(super) levels: Option<usize>,
     /// Designs with consecutive seeds.
     pub(super) designs: Option<usize>,
-    /// How long, of bulk transfers and blocks.
+    /// How long, of bulk transfers, blocks and datagrams.
     pub(super) duration: Option<Span>,
     /// Runs of each set.
     pub(super) repeats: Option<usize>,

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Experiment, Pace, Setting, Topology, Traffic};
 use crate::run::{
-    Observation, Outcome, PathSet, PathSpec, StreamTraffic, Variant, Watch, Workload, observe_set, run_ring,
-    run_timeline,
+    DatagramTraffic, Observation, Outcome, PathSet, PathSpec, StreamTraffic, Variant, Watch, Workload,
+    observe_set, run_ring, run_timeline,
 };
 
 /// Which run of an experiment: indices of its parts.
@@ -74,7 +74,7 @@ impl Experiment {
                         *size = bytes;
                     }
                 }
-                Setting::Initial(_) | Setting::Bytes(_) | Setting::Load(_) => {}
+                Setting::Initial(_) | Setting::Bytes(_) | Setting::Load(_) | Setting::Rate(_) => {}
             }
         }
         let seed = seed_of(&self.name, self.sets[key.set].design, key.set, key.repeat);
@@ -102,6 +102,7 @@ impl Experiment {
                     *bytes = size;
                 }
                 (Setting::Load(load), Traffic::Blocks { pace, .. }) => *pace = Pace::Load(load),
+                (Setting::Rate(rate), Traffic::Datagrams(traffic)) => traffic.rate = rate,
                 _ => {}
             }
         }
@@ -151,6 +152,9 @@ impl Job {
             Workload::Blocks { block_bytes, rate: Some(_), .. } => {
                 self.payload_bytes().div_ceil(block_bytes.max(1)) * packets(block_bytes)
             }
+            Workload::Datagrams(DatagramTraffic { packet_bytes, .. }) => {
+                self.payload_bytes().div_ceil(packet_bytes.max(1))
+            }
             Workload::Requests { request_bytes, response_bytes, count, .. } => {
                 count * (packets(request_bytes) + packets(response_bytes))
             }
@@ -175,7 +179,8 @@ impl Job {
             Workload::Stream(StreamTraffic { duration, .. }) => {
                 used.iter().map(|path| path.rate.bytes_in(duration)).sum()
             }
-            Workload::Blocks { rate: Some(rate), duration, .. } => rate.bytes_in(duration),
+            Workload::Blocks { rate: Some(rate), duration, .. }
+            | Workload::Datagrams(DatagramTraffic { rate, duration, .. }) => rate.bytes_in(duration),
             Workload::Requests { request_bytes, response_bytes, count, .. } => {
                 (request_bytes + response_bytes) * count
             }
@@ -205,6 +210,7 @@ impl Traffic {
             }
             Self::Download { bytes, timeout, player } => Workload::Download { bytes, timeout, player },
             Self::Stream(traffic) => Workload::Stream(traffic),
+            Self::Datagrams(traffic) => Workload::Datagrams(traffic),
         }
     }
 }

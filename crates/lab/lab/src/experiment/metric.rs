@@ -87,6 +87,15 @@ pub(crate) enum MetricKind {
     TopQuality,
     QualityRate,
     StallTime,
+    DatagramLoss,
+    Reordered,
+    InPlace,
+    Displacement,
+    ReorderEntropy,
+    ReorderBufferP50,
+    ReorderBufferP95,
+    ReorderBufferP99,
+    AdaptationTime,
 }
 
 impl Metric {
@@ -273,6 +282,79 @@ impl Metric {
             absolute: true,
             kind: MetricKind::StallTime,
         },
+        // Of streams of datagrams: Kaspar 2011, ch. 4.
+        Self {
+            name: "datagram-loss",
+            title: "Packets that do not arrive",
+            unit: "%",
+            better: Better::Less,
+            absolute: false,
+            kind: MetricKind::DatagramLoss,
+        },
+        Self {
+            name: "reordered",
+            title: "Packets that arrive after one that was sent later",
+            unit: "%",
+            better: Better::Less,
+            absolute: true,
+            kind: MetricKind::Reordered,
+        },
+        Self {
+            name: "in-place",
+            title: "Packets that no other overtook",
+            unit: "%",
+            better: Better::More,
+            absolute: true,
+            kind: MetricKind::InPlace,
+        },
+        Self {
+            name: "displacement",
+            title: "Positions by which most late packets are displaced",
+            unit: "packets",
+            better: Better::Less,
+            absolute: true,
+            kind: MetricKind::Displacement,
+        },
+        Self {
+            name: "reorder-entropy",
+            title: "Reorder entropy",
+            unit: "",
+            better: Better::Less,
+            absolute: true,
+            kind: MetricKind::ReorderEntropy,
+        },
+        Self {
+            name: "reorder-buffer-p50",
+            title: "Median of the buffer that puts packets in order",
+            unit: "packets",
+            better: Better::Less,
+            absolute: true,
+            kind: MetricKind::ReorderBufferP50,
+        },
+        Self {
+            name: "reorder-buffer-p95",
+            title: "95th percentile of the buffer that puts packets in order",
+            unit: "packets",
+            better: Better::Less,
+            absolute: true,
+            kind: MetricKind::ReorderBufferP95,
+        },
+        Self {
+            name: "reorder-buffer-p99",
+            title: "99th percentile of the buffer that puts packets in order",
+            unit: "packets",
+            better: Better::Less,
+            absolute: true,
+            kind: MetricKind::ReorderBufferP99,
+        },
+        Self {
+            name: "adaptation-time",
+            title: "Longest time from a change of the paths until the whole stream arrives again",
+            unit: "s",
+            better: Better::Less,
+            absolute: true,
+            kind: MetricKind::AdaptationTime,
+        },
     ];
 
     /// The metric of this name.
@@ -327,6 +409,23 @@ impl Metric {
     #[must_use]
     pub(crate) fn needs_stream(&self) -> bool {
         matches!(self.kind, MetricKind::TopQuality | MetricKind::QualityRate | MetricKind::StallTime)
+    }
+
+    /// It looks at a stream of datagrams.
+    #[must_use]
+    pub(crate) fn needs_datagrams(&self) -> bool {
+        matches!(
+            self.kind,
+            MetricKind::DatagramLoss
+                | MetricKind::Reordered
+                | MetricKind::InPlace
+                | MetricKind::Displacement
+                | MetricKind::ReorderEntropy
+                | MetricKind::ReorderBufferP50
+                | MetricKind::ReorderBufferP95
+                | MetricKind::ReorderBufferP99
+                | MetricKind::AdaptationTime
+        )
     }
 
     /// The ends of a transfer are to be looked at while it goes on.

@@ -4,6 +4,7 @@ mod check;
 mod claims;
 pub mod defaults;
 mod file;
+mod jitter;
 mod job;
 mod metric;
 mod reduced;
@@ -26,7 +27,7 @@ use polypath_units::{BitRate, Duration};
 pub use run_name::UnknownRun;
 use serde::{Deserialize, Serialize};
 
-use crate::run::{Buffer, InitialPath, PathSet, Player, StreamTraffic, Timeline, Variant};
+use crate::run::{Buffer, DatagramTraffic, InitialPath, PathSet, Player, StreamTraffic, Timeline, Variant};
 
 /// Which size an experiment is run in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,6 +137,7 @@ enum Setting {
     Initial(InitialPath),
     Loss(f64),
     Segment(u64),
+    Rate(BitRate),
 }
 
 /// What is sent, as far as it does not depend on the set.
@@ -184,6 +186,8 @@ pub enum Traffic {
     },
     /// An adaptive stream of the document's sample movie, by HTTP over plain TCP of each path.
     Stream(StreamTraffic),
+    /// Packets of one length at a constant rate, by an aggregator at the network layer.
+    Datagrams(DatagramTraffic),
 }
 
 /// How often blocks are made.

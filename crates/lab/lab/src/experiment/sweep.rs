@@ -1,9 +1,9 @@
 //! What is varied over all sets: the values of sweeps, and the points that they combine to.
 
-use polypath_config::quantity::{Percent, Size, read};
+use polypath_config::quantity::{Percent, Rate, Size, read};
 use polypath_config::{FileError, Source};
 
-use super::file::{File, SweepFile, TopologyWord, TrafficWord};
+use super::file::{BlockRate, File, SweepFile, TopologyWord, TrafficWord};
 use super::{Setting, SweepPoint, Swept, Traffic};
 use crate::run::{Buffer, InitialPath};
 
@@ -58,6 +58,7 @@ fn elsewhere(file: &File, parameter: &str) -> Option<String> {
             let load = file.traffic.load.map(|_| "traffic.load".into());
             load.or_else(|| file.traffic.rate.map(|_| "traffic.rate".into()))
         }
+        "rate" => file.traffic.rate.map(|_| "traffic.rate".into()),
         "buffer" => of_policies(file, "buffer", |buffer, _| buffer.is_some()),
         "initial-path" => of_policies(file, "initial-path", |_, initial| initial.is_some()),
         "segment" => {
@@ -98,6 +99,9 @@ pub(super) fn fill(source: Source<'_>, file: &mut File) -> Result<(), FileError>
             }
             ("bytes", TrafficWord::Transfer | TrafficWord::Download) => {
                 file.traffic.bytes = Some(size(first).map_err(wrong)?)
+            }
+            ("rate", TrafficWord::Datagrams) => {
+                file.traffic.rate = Some(BlockRate::At(read(first).map_err(wrong)?));
             }
             ("load", TrafficWord::Blocks) => file.traffic.load = Some(read(first).map_err(wrong)?),
             _ => {}
@@ -142,17 +146,21 @@ pub(super) fn read_all(
                     let Percent(load) = read(text).map_err(wrong)?;
                     (Setting::Load(load), Some(load))
                 }
+                ("rate", Traffic::Datagrams(_)) => {
+                    let Rate(rate) = read(text).map_err(wrong)?;
+                    (Setting::Rate(rate), Some(rate.as_bps() as f64))
+                }
                 ("initial-path", _) => (Setting::Initial(initial(text, paths).map_err(wrong)?), None),
                 ("loss", _) => {
                     let Percent(loss) = read(text).map_err(wrong)?;
                     (Setting::Loss(loss), Some(loss))
                 }
-                (name @ ("bytes" | "load" | "segment"), _) => {
+                (name @ ("bytes" | "load" | "rate" | "segment"), _) => {
                     let message = format!("this traffic has no {name}; expected another parameter");
                     return Err(source.wrong(format!("sweep[{index}].parameter"), message));
                 }
                 (name, _) => {
-                    let known = ["buffer", "bytes", "load", "initial-path", "loss", "segment"];
+                    let known = ["buffer", "bytes", "load", "initial-path", "loss", "rate", "segment"];
                     return Err(source.unknown(
                         format!("sweep[{index}].parameter"),
                         "parameter",

@@ -2,11 +2,15 @@
 
 use polypath_config::quantity::Size;
 use polypath_config::{FileError, Source};
-use polypath_units::Duration;
+use polypath_units::{BitRate, Duration};
 
 use super::file::{BlockRate, TrafficFile, TrafficWord};
 use super::{Pace, Traffic, defaults};
-use crate::run::{Player, StreamTraffic};
+use crate::aggregate::LEAST_BYTES;
+use crate::run::{DatagramTraffic, Player, StreamTraffic};
+
+/// An Ethernet's; what is larger would not cross a path whole.
+const MOST_PACKET_BYTES: u64 = 1500;
 
 impl TrafficWord {
     /// As the file has it, and the keys beside it that it looks at.
@@ -18,6 +22,7 @@ impl TrafficWord {
             Self::Requests => ("requests", &["request", "response", "count", "timeout"]),
             Self::Download => ("download", &["bytes", "timeout", "playback", "startup"]),
             Self::Stream => ("stream", &["duration", "held", "timeout"]),
+            Self::Datagrams => ("datagrams", &["rate", "packet", "duration", "burst", "redrawn"]),
         }
     }
 }
@@ -25,7 +30,7 @@ impl TrafficWord {
 /// A key that the kind of traffic has not would be taken for something that it does.
 fn no_other_keys(source: Source<'_>, file: &TrafficFile) -> Result<(), FileError> {
     let TrafficFile { kind, duration, bytes, timeout, block, rate, load, request, response, .. } = file;
-    let TrafficFile { count, playback, startup, held, .. } = file;
+    let TrafficFile { count, playback, startup, held, packet, burst, redrawn, .. } = file;
     let (name, known) = kind.keys();
     let given = [
         ("duration", duration.is_some()),
@@ -40,6 +45,9 @@ fn no_other_keys(source: Source<'_>, file: &TrafficFile) -> Result<(), FileError
         ("playback", playback.is_some()),
         ("startup", startup.is_some()),
         ("held", held.is_some()),
+        ("packet", packet.is_some()),
+        ("burst", burst.is_some()),
+        ("redrawn", redrawn.is_some()),
     ];
     match given.iter().find(|(key, is_given)| *is_given && !known.contains(key)) {
         None => Ok(()),
@@ -94,6 +102,27 @@ pub(super) fn traffic(source: Source<'_>, file: &TrafficFile) -> Result<Traffic,
             let held = file.held.ok_or_else(|| missing("held", "4s"))?;
             let buffer = above_zero(held.0, "held")?;
             Traffic::Stream(StreamTraffic { duration: duration()?, buffer, timeout: stream_timeout()? })
+        }
+        TrafficWord::Datagrams => {
+            let rate = match file.rate {
+                Some(BlockRate::At(rate)) if rate.0 > BitRate::ZERO => rate.0,
+                Some(_) => {
+                    let message = "sends nothing, or everything; expected a rate such as \"6mbit\"";
+                    return Err(source.wrong("traffic.rate", message));
+                }
+                None => return Err(missing("rate", "6mbit")),
+            };
+            let packet_bytes = size(file.packet, "packet")?;
+            if !(LEAST_BYTES as u64..=MOST_PACKET_BYTES).contains(&packet_bytes) {
+                let message = format!(
+                    "does not fit a packet; expected {LEAST_BYTES}B to {MOST_PACKET_BYTES}B, headers included"
+                );
+                return Err(source.wrong("traffic.packet", message));
+            }
+            let burst_bytes = file.burst.map(|_| size(file.burst, "burst")).transpose()?;
+            let redrawn = file.redrawn.map(|span| above_zero(span.0, "redrawn")).transpose()?;
+            let duration = duration()?;
+            Traffic::Datagrams(DatagramTraffic { rate, packet_bytes, duration, burst_bytes, redrawn })
         }
         TrafficWord::Blocks => {
             let pace = match (file.rate, file.load) {

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use polypath_units::Duration;
 
 use super::{NamedSet, Pace, Traffic};
-use crate::run::{Player, StreamTraffic};
+use crate::run::{DatagramTraffic, Player, StreamTraffic};
 
 impl NamedSet {
     /// `10 Mbit/s, 20 ms, queue 50 ms, loss 1 %`, path by path.
@@ -31,7 +31,9 @@ impl Traffic {
     #[must_use]
     pub const fn duration(&self) -> Option<Duration> {
         match *self {
-            Self::Bulk { duration } | Self::Blocks { duration, .. } => Some(duration),
+            Self::Bulk { duration }
+            | Self::Blocks { duration, .. }
+            | Self::Datagrams(DatagramTraffic { duration, .. }) => Some(duration),
             Self::Transfer { .. } | Self::Requests { .. } | Self::Download { .. } | Self::Stream(_) => None,
         }
     }
@@ -60,6 +62,19 @@ impl fmt::Display for Traffic {
                 seconds(buffer),
                 seconds(timeout)
             ),
+            Self::Datagrams(DatagramTraffic { rate, packet_bytes, duration, redrawn, .. }) => {
+                let rate = rate.as_mbps_f64();
+                write!(
+                    f,
+                    "datagrams of {} at {rate} Mbit/s for {} s",
+                    size(packet_bytes),
+                    seconds(duration)
+                )?;
+                match redrawn {
+                    Some(interval) => write!(f, ", over paths that change each {} s", seconds(interval)),
+                    None => Ok(()),
+                }
+            }
             Self::Blocks { block_bytes, pace, duration } => {
                 write!(f, "blocks of {} {pace} for {} s", size(block_bytes), seconds(duration))
             }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::figure::{self, Line};
 use super::markup::{colour, escape};
-use crate::experiment::{Experiment, RunKey, Topology};
+use crate::experiment::{Experiment, RunKey, Topology, Traffic};
 use crate::run::{Outcome, Quantity, Series};
 
 /// The figures of the first repeat: rates by set, point and variant, and windows by set, point and path.
@@ -23,13 +23,22 @@ fn write_rates(
     experiment: &Experiment,
     runs: &BTreeMap<RunKey, Outcome>,
 ) -> std::fmt::Result {
-    let Topology::Shared(timeline) = &experiment.topology else { return Ok(()) };
+    let is_stream = matches!(experiment.traffic, Traffic::Datagrams(_));
+    let timeline = match &experiment.topology {
+        Topology::Shared(timeline) => Some(timeline),
+        _ if is_stream => None,
+        _ => return Ok(()),
+    };
     for (key, outcome) in runs.iter().filter(|(key, _)| key.repeat == 0) {
         let name = |series: &Series| {
-            let flow = &timeline.flows[series.flow];
-            match series.path {
-                None => flow.name.clone(),
-                Some(path) => format!("{}, address {} on path {}", flow.name, path + 1, flow.paths[path] + 1),
+            let flow = timeline.map(|timeline| &timeline.flows[series.flow]);
+            match (flow, series.path) {
+                (None, None) => "all paths".to_string(),
+                (None, Some(path)) => format!("path {}", path + 1),
+                (Some(flow), None) => flow.name.clone(),
+                (Some(flow), Some(path)) => {
+                    format!("{}, address {} on path {}", flow.name, path + 1, flow.paths[path] + 1)
+                }
             }
         };
         let shown = outcome.series.iter().map(|series| (name(series), series)).enumerate();

@@ -20,7 +20,8 @@ use polypath_units::Duration;
 use super::error::StoreError;
 use crate::experiment::{Experiment, RunKey, Swept};
 use crate::run::{
-    BlockDelays, Outcome, PathOutcome, PathSpec, PlaybackOutcome, Quantity, Series, StreamOutcome,
+    BlockDelays, DatagramOutcome, Outcome, PathOutcome, PathSpec, PlaybackOutcome, Quantity, Series,
+    StreamOutcome,
 };
 
 enum Column {
@@ -193,6 +194,17 @@ fn add(table: &mut Table, experiment: &Experiment, build: &str, key: RunKey, out
     table.number("stream_startup_s", outcome.stream.and_then(|stream| stream.startup_s));
     table.number("stream_stalls", stream(|stream| stream.stalls as f64));
     table.number("stream_stalled_s", stream(|stream| stream.stalled_s));
+    let datagrams = |value: fn(&DatagramOutcome) -> f64| outcome.datagrams.as_ref().map(value);
+    table.number("datagrams_sent", datagrams(|datagrams| datagrams.sent as f64));
+    table.number("datagrams_received", datagrams(|datagrams| datagrams.received as f64));
+    table.number("datagrams_reordered", datagrams(|datagrams| datagrams.reordered));
+    table.number("datagrams_in_place", datagrams(|datagrams| datagrams.in_place));
+    table.number("datagrams_displacement", datagrams(|datagrams| datagrams.displacement as f64));
+    table.number("datagrams_entropy", datagrams(|datagrams| datagrams.entropy));
+    table.number("datagrams_buffer_p50", datagrams(|datagrams| datagrams.buffer_p50 as f64));
+    table.number("datagrams_buffer_p95", datagrams(|datagrams| datagrams.buffer_p95 as f64));
+    table.number("datagrams_buffer_p99", datagrams(|datagrams| datagrams.buffer_p99 as f64));
+    table.number("datagrams_adaptation_s", outcome.datagrams.and_then(|datagrams| datagrams.adaptation_s));
     table.whole("initial_path", outcome.initial_path as u64);
     table.whole("events", outcome.events);
     let blocks = outcome.blocks.unwrap_or_default();
@@ -362,6 +374,22 @@ fn outcome(whole: Whole<'_>, number: Number<'_>) -> Result<Outcome, ParquetError
             startup_s: number("stream_startup_s"),
             stalls: number("stream_stalls").unwrap_or(0.0) as u64,
             stalled_s: number("stream_stalled_s").unwrap_or(f64::NAN),
+        }),
+        datagrams: number("datagrams_sent").map(|sent| {
+            let whole = |name: &str| number(&format!("datagrams_{name}")).unwrap_or(0.0) as u64;
+            let share = |name: &str| number(&format!("datagrams_{name}")).unwrap_or(f64::NAN);
+            DatagramOutcome {
+                sent: sent as u64,
+                received: whole("received"),
+                reordered: share("reordered"),
+                in_place: share("in_place"),
+                displacement: whole("displacement"),
+                entropy: share("entropy"),
+                buffer_p50: whole("buffer_p50"),
+                buffer_p95: whole("buffer_p95"),
+                buffer_p99: whole("buffer_p99"),
+                adaptation_s: number("datagrams_adaptation_s"),
+            }
         }),
         series: Vec::new(),
         blocks,

@@ -36,6 +36,9 @@ pub struct Outcome {
     /// What a player had of an adaptive stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamOutcome>,
+    /// What arrived of a stream of datagrams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<DatagramOutcome>,
     /// Largest receive buffer that was promised to the sender, in bytes, if that was looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_buffer_bytes: Option<u64>,
@@ -92,6 +95,32 @@ pub struct StreamOutcome {
     pub stalls: u64,
     /// How long it waited in the middle, in seconds.
     pub stalled_s: f64,
+}
+
+/// What arrived of a stream of numbered packets, in the terms of RFC 4737 and RFC 5236.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DatagramOutcome {
+    /// Packets that were sent.
+    pub sent: u64,
+    /// Packets that arrived.
+    pub received: u64,
+    /// Type-P-Reordered-Ratio-Stream: the share of those that arrived after one that was sent later.
+    pub reordered: f64,
+    /// The share of those that are displaced by no position.
+    pub in_place: f64,
+    /// By how many positions most of the late packets are displaced; zero if none is.
+    pub displacement: u64,
+    /// Reorder entropy.
+    pub entropy: f64,
+    /// How many packets wait for earlier ones at most, after half of the arrivals.
+    pub buffer_p50: u64,
+    /// After 95 % of them.
+    pub buffer_p95: u64,
+    /// After 99 % of them.
+    pub buffer_p99: u64,
+    /// The longest time from a change of the paths until the whole stream arrives again, in seconds, if they change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptation_s: Option<f64>,
 }
 
 /// How long blocks took from their making to their arrival, in seconds.

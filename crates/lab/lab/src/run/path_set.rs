@@ -3,7 +3,7 @@
 use std::fmt;
 
 use polypath_link::middlebox::Chain;
-use polypath_link::{LinkConfig, Loss, QueueLimit};
+use polypath_link::{Jitter, LinkConfig, Loss, QueueLimit};
 use polypath_link::{impairment, middlebox, queue};
 use polypath_units::{BitRate, Duration};
 
@@ -49,6 +49,8 @@ pub struct Line {
     pub impairments: Vec<impairment::Policy>,
     /// Middleboxes, from the host that opens connections to the other.
     pub middleboxes: Vec<middlebox::Policy>,
+    /// How the delay of each path varies, by number; only datagrams heed it. Those that are not there have a constant delay.
+    pub jitters: Vec<Jitter>,
 }
 
 impl Line {

@@ -15,7 +15,7 @@ use super::outcome::{Outcome, PathOutcome};
 use super::path_set::PathSet;
 use super::variant::{Variant, VariantKind};
 use super::watch::{self, MaybeWatched};
-use super::workload::{StreamTraffic, Workload};
+use super::workload::{DatagramTraffic, StreamTraffic, Workload};
 
 const BOTTLENECKS: usize = 3;
 
@@ -38,7 +38,7 @@ pub(crate) fn run_ring(
         | Workload::Requests { timeout, .. }
         | Workload::Download { timeout, .. }
         | Workload::Stream(StreamTraffic { timeout, .. }) => timeout,
-        Workload::Blocks { duration, .. } => duration,
+        Workload::Blocks { duration, .. } | Workload::Datagrams(DatagramTraffic { duration, .. }) => duration,
     };
     let config = Arc::new(variant.connection(set));
     let mut builder = NetworkBuilder::new(seed);

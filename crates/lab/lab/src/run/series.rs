@@ -43,7 +43,7 @@ impl Series {
     pub(super) const INTERVAL: Duration = Duration::from_millis(500);
 
     /// A series without values yet.
-    pub(super) const fn new(flow: usize, path: Option<usize>, quantity: Quantity) -> Self {
+    pub(crate) const fn new(flow: usize, path: Option<usize>, quantity: Quantity) -> Self {
         Self { flow, path, quantity, values: Vec::new() }
     }
 }

@@ -18,6 +18,7 @@ use super::path_set::{PathSet, RateChange};
 use super::variant::Variant;
 use super::watch::{self, MaybeWatched};
 use super::workload::Workload;
+use crate::aggregate::datagrams_over;
 use crate::download::{Download, download_over, stream_over};
 
 /// Runs `workload` by `variant` over `set`.
@@ -56,6 +57,9 @@ fn run(
     }
     if let Workload::Stream(traffic) = *workload {
         return stream_over(set, variant, traffic, seed, watch);
+    }
+    if let Workload::Datagrams(traffic) = *workload {
+        return datagrams_over(set, variant, traffic, seed, watch);
     }
     let paths = set.paths.iter().enumerate().map(|(number, path)| PathConfig {
         boxes: set.line.chain(seed, number).map(|chain| (BoxPosition::First, chain)),
@@ -132,6 +136,7 @@ fn run(
         series: observer.map(Observer::into_series).unwrap_or_default(),
         playback: None,
         stream: None,
+        datagrams: None,
         blocks: matches!(workload, Workload::Blocks { .. }).then(|| {
             let sender = network.report(ends.opener);
             let delays = network.report(ends.acceptor).block_delays(sender).map(Duration::as_secs_f64);

@@ -6,6 +6,7 @@ use polypath_congestion as congestion;
 use polypath_fetch::schedule::Sizing;
 use polypath_fetch::stream::adaptation::AdaptationPolicy;
 use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, scheduler};
+use polypath_tunnel::aggregators::Aggregation;
 use rand_core::{Rng, SeedableRng};
 
 use super::path_set::PathSet;
@@ -42,6 +43,8 @@ pub struct Variant {
     pub sizing: Sizing,
     /// In which quality the segments of a stream are fetched.
     pub adaptation: AdaptationPolicy,
+    /// What gives the packets of a stream of datagrams to paths.
+    pub aggregation: Aggregation,
 }
 
 /// How many paths a variant uses.
@@ -104,6 +107,7 @@ impl Variant {
             autotuning: ConnectionConfig::default().receive_autotuning,
             sizing: Sizing::for_files(),
             adaptation: AdaptationPolicy::default(),
+            aggregation: Aggregation::default(),
         }
     }
 

@@ -53,6 +53,23 @@ pub enum Workload {
     },
     /// An adaptive stream of the document's sample movie, by HTTP over plain TCP of each path (Kaspar 2011, §6.3).
     Stream(StreamTraffic),
+    /// A stream of datagrams, by an aggregator at the network layer (Kaspar 2011, ch. 4).
+    Datagrams(DatagramTraffic),
+}
+
+/// A stream of packets of one length at a constant rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DatagramTraffic {
+    /// Its rate, headers of IP and UDP included.
+    pub rate: BitRate,
+    /// Length of a packet, with these headers.
+    pub packet_bytes: u64,
+    /// For how long it is sent.
+    pub duration: Duration,
+    /// Paths let so many bytes pass at once, as a token bucket does. If none, each packet takes its time on the path's transmitter.
+    pub burst_bytes: Option<u64>,
+    /// How often the sum of the paths' rates is shared out anew between them; from the start on.
+    pub redrawn: Option<Duration>,
 }
 
 /// An adaptive stream.
@@ -93,6 +110,9 @@ impl fmt::Display for Workload {
                 write!(f, "download of {count} {unit}")
             }
             Self::Stream(StreamTraffic { duration, .. }) => write!(f, "stream of {duration}"),
+            Self::Datagrams(DatagramTraffic { packet_bytes, rate, .. }) => {
+                write!(f, "datagrams of {packet_bytes} bytes at {rate}")
+            }
             Self::Requests { response_bytes, count, .. } => {
                 write!(f, "{count} responses of {response_bytes} bytes")
             }
@@ -105,7 +125,7 @@ impl Workload {
     pub(super) fn expected_bytes(&self) -> u64 {
         match *self {
             // Long enough for the rate alone to matter.
-            Self::Bulk { .. } | Self::Stream(_) => 1 << 30,
+            Self::Bulk { .. } | Self::Stream(_) | Self::Datagrams(_) => 1 << 30,
             Self::Transfer { bytes, .. } | Self::Download { bytes, .. } => bytes,
             Self::Blocks { block_bytes, .. } => block_bytes,
             Self::Requests { request_bytes, response_bytes, .. } => request_bytes.max(response_bytes),
@@ -116,14 +136,18 @@ impl Workload {
     pub(super) fn planned_bytes(&self) -> Option<u64> {
         match *self {
             Self::Transfer { bytes, .. } | Self::Download { bytes, .. } => Some(bytes),
-            Self::Bulk { .. } | Self::Blocks { .. } | Self::Requests { .. } | Self::Stream(_) => None,
+            Self::Bulk { .. }
+            | Self::Blocks { .. }
+            | Self::Requests { .. }
+            | Self::Stream(_)
+            | Self::Datagrams(_) => None,
         }
     }
 
     /// When a run ends at the latest.
     pub(super) fn end(&self) -> Instant {
         let span = match *self {
-            Self::Bulk { duration } => duration,
+            Self::Bulk { duration } | Self::Datagrams(DatagramTraffic { duration, .. }) => duration,
             Self::Transfer { timeout, .. }
             | Self::Requests { timeout, .. }
             | Self::Download { timeout, .. }
@@ -137,8 +161,8 @@ impl Workload {
     /// Nothing happens any more that a result would show: the last byte has arrived.
     pub(super) fn is_complete(&self, network: &Network, ends: Ends) -> bool {
         match *self {
-            // A download says itself when it is over.
-            Self::Bulk { .. } | Self::Download { .. } | Self::Stream(_) => false,
+            // Those that have connections of their own, or none, say themselves when they are over.
+            Self::Bulk { .. } | Self::Download { .. } | Self::Stream(_) | Self::Datagrams(_) => false,
             Self::Transfer { bytes, .. } => network.report(ends.acceptor).received_bytes >= bytes,
             Self::Blocks { .. } => network.report(ends.acceptor).peer_finished_at.is_some(),
             Self::Requests { count, .. } => network.report(ends.opener).exchanges >= count,
@@ -166,8 +190,8 @@ impl Workload {
                 };
                 (opener.send, acceptor.send) = (plan(true), plan(false));
             }
-            // They have connections of their own.
-            Self::Download { .. } | Self::Stream(_) => {}
+            // They have connections of their own, or none.
+            Self::Download { .. } | Self::Stream(_) | Self::Datagrams(_) => {}
         }
         // Thousands of runs: what arrives is compared in the tests of the stack.
         opener.verify = false;
