@@ -105,6 +105,8 @@ pub(super) struct Tunnel {
 struct End {
     child: Child,
     uapi: Option<Uapi>,
+    /// What it says on standard error.
+    said: PathBuf,
 }
 
 /// The address inside the tunnel.
@@ -159,18 +161,18 @@ impl Tunnel {
                 System::WireguardGo => {
                     let mut command = Command::new(program);
                     command.args(["--foreground", &device(side)]).env("LOG_LEVEL", "error");
-                    start_wireguard(command, namespace, side)?
+                    start_wireguard(command, namespace, side, folder)?
                 }
                 System::Boringtun => {
                     let mut command = Command::new(program);
                     command.args(["--foreground", "--disable-drop-privileges", &device(side)]);
-                    start_wireguard(command, namespace, side)?
+                    start_wireguard(command, namespace, side, folder)?
                 }
                 System::UdpRelay => {
                     let mut command = Command::new(program);
                     command.args(["bench", "tunnel-relay", &device(side)]);
                     command.arg(outer(opposite(side), 0).to_string()).arg(PORT.to_string());
-                    let mut end = End::spawn(command, namespace, None)?;
+                    let mut end = End::spawn(command, namespace, None, &said(side, folder))?;
                     end.set_up_device(namespace, side)?;
                     end
                 }
@@ -179,7 +181,8 @@ impl Tunnel {
         }
         let ends = [&testbed.client, &testbed.server];
         if round_trips_ms(ends, inner(Side::Server), PATIENCE, true)?.is_empty() {
-            return Err(io::Error::other(format!("no packet crossed {system} within {PATIENCE:?}")));
+            let error = io::Error::other(format!("no packet crossed {system} within {PATIENCE:?}"));
+            return Err(tunnel.ends.iter_mut().fold(error, |error, end| end.explain(error)));
         }
         Ok(tunnel)
     }
@@ -209,12 +212,16 @@ fn start_polypath(program: &Path, testbed: &Testbed, side: Side, folder: &Path) 
     fs::write(&file, configuration)?;
     let mut command = Command::new(program);
     command.args(["tunnel", "up"]).arg(file);
-    End::spawn(command, testbed.namespace(side), None)
+    End::spawn(command, testbed.namespace(side), None, &said(side, folder))
 }
 
-fn start_wireguard(command: Command, namespace: &Namespace, side: Side) -> io::Result<End> {
+fn said(side: Side, folder: &Path) -> PathBuf {
+    folder.join(format!("tunnel-{}.log", number(side)))
+}
+
+fn start_wireguard(command: Command, namespace: &Namespace, side: Side, folder: &Path) -> io::Result<End> {
     let uapi = Uapi::of(&device(side));
-    let mut end = End::spawn(command, namespace, Some(uapi.clone()))?;
+    let mut end = End::spawn(command, namespace, Some(uapi.clone()), &said(side, folder))?;
     let (own, peer) = (keys(side), keys(opposite(side)));
     let endpoint = SocketAddr::from((outer(opposite(side), 0), PORT));
     uapi.configure(own, peer, PORT, endpoint, (inner(Side::Client), PREFIX_LENGTH))
@@ -224,12 +231,17 @@ fn start_wireguard(command: Command, namespace: &Namespace, side: Side) -> io::R
 }
 
 impl End {
-    fn spawn(mut command: Command, namespace: &Namespace, uapi: Option<Uapi>) -> io::Result<Self> {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    fn spawn(
+        mut command: Command,
+        namespace: &Namespace,
+        uapi: Option<Uapi>,
+        said: &Path,
+    ) -> io::Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(said)?);
         let program = command.get_program().to_string_lossy().into_owned();
         let child = namespace.run(|| command.spawn())?;
         let child = child.map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
-        Ok(Self { child, uapi })
+        Ok(Self { child, uapi, said: said.to_path_buf() })
     }
 
     /// Waits for the device and gives it its address.
@@ -249,12 +261,16 @@ impl End {
         })?
     }
 
-    /// Says that the program has ended, if it has.
+    /// Adds that the program has ended, if it has, and the last that it said.
     fn explain(&mut self, error: io::Error) -> io::Error {
-        match self.child.try_wait() {
-            Ok(Some(status)) => io::Error::other(format!("the tunnel's program ended with {status}")),
-            _ => error,
-        }
+        let ended = match self.child.try_wait() {
+            Ok(Some(status)) => format!("; the tunnel's program ended with {status}"),
+            _ => String::new(),
+        };
+        let said = fs::read_to_string(&self.said).unwrap_or_default();
+        let said = said.lines().rev().find(|line| !line.trim().is_empty());
+        let said = said.map(|line| format!("; it said: {line}")).unwrap_or_default();
+        io::Error::new(error.kind(), format!("{error}{ended}{said}"))
     }
 }
 

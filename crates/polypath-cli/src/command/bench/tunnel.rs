@@ -43,7 +43,7 @@ puts packets into datagrams and protects nothing. Throughput is that of one conn
 interfaces. All else is over two emulated paths of 20 and 10 Mbit/s with round trips of 20 and 60 ms and queues of 100 ms: one connection; a stream of datagrams at 80 % of the \
 rates of the paths that the tunnel uses; small datagrams there and back beside a bulk transfer; and a transfer during which the better path loses all packets for half \
 the seconds. Times of the processor are those of the tunnel's two processes, for 1e9 bytes of the connection.\n\n\
-JSON: of polypath, null if it takes no part: throughput_ratio_to_wireguard and cpu_ratio_to_wireguard (medians over the rounds, to wireguard-go), tcp_share_of_sum (of both paths' rates), udp_loss (share), \
+JSON: of polypath, null if it takes no part: throughput_ratio_to_wireguard and cpu_ratio_to_wireguard (medians over the rounds, to wireguard-go), tcp_share_of_sum (payload, of both paths' rates), udp_loss (share), \
 jitter_ms, latency_under_load_ms (median), failover_gap_ms; rounds, seconds, lines (mbit_per_s, rtt_ms, queue_ms); rows: system, gbit_per_s, cpu_s_per_gb, machine_s_per_gb (the whole machine's busy \
 time), throughput_ratio_to_wireguard, cpu_ratio_to_wireguard, each {median, min, max}, tcp_share_of_sum, stream {mbit_per_s, loss, reordered, jitter_ms}, latency_ms, latency_under_load_ms, \
 failover {gap_ms, went_on (before the path came back), survived}; skipped: why, by name.";
