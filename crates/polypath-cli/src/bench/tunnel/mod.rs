@@ -15,7 +15,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub(crate) use datagrams::Stream;
-use scenes::{OnePath, TwoPaths};
+pub(crate) use scenes::Failover;
+use scenes::{OnePath, Throughput, TwoPaths};
 pub(crate) use system::System;
 
 use super::beside_kernel::scene::AccessLink;
@@ -41,28 +42,6 @@ pub(crate) struct TunnelConfig {
     pub(crate) length: Duration,
     /// Who takes part, and the program of each.
     pub(crate) systems: Vec<(System, PathBuf)>,
-}
-
-/// One system's throughput once.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Throughput {
-    /// Of one connection over virtual Ethernet.
-    pub(crate) gbit_per_s: f64,
-    /// User and system time of both of the tunnel's processes for 1e9 bytes of that connection.
-    pub(crate) cpu_s_per_gb: f64,
-    /// Busy time of the whole machine for them, the connection's ends and the kernel's interrupts included.
-    pub(crate) machine_s_per_gb: f64,
-}
-
-/// What a path's loss did.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Failover {
-    /// The longest time from the loss of the better path on without an arrival.
-    pub(crate) gap_ms: f64,
-    /// Whether the connection went on before the path came back.
-    pub(crate) went_on: bool,
-    /// Whether it lives at the end.
-    pub(crate) survived: bool,
 }
 
 /// All about one system.

@@ -8,11 +8,11 @@ use std::time::Duration;
 use polypath_emulate::Emulation;
 use polypath_link::Change;
 use polypath_testbed::{Side, Testbed};
+use serde::Serialize;
 
 use super::datagrams::{Stream, round_trips_ms, stream};
 use super::flow::Flow;
 use super::system::{System, Tunnel, inner};
-use super::{Failover, Throughput};
 use crate::bench::beside_kernel::scene::{AccessLink, emulated, neighbours_wait};
 use crate::bench::host::MachineTime;
 use crate::bench::outcome::monotonic_s;
@@ -22,6 +22,28 @@ use crate::bench::{BenchError, Spread};
 const BEGIN: u32 = 5;
 /// Between two measurements, for queues to become empty.
 const REST: Duration = Duration::from_millis(500);
+
+/// One system's throughput once.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Throughput {
+    /// Of one connection over virtual Ethernet.
+    pub(crate) gbit_per_s: f64,
+    /// User and system time of both of the tunnel's processes for 1e9 bytes of that connection.
+    pub(crate) cpu_s_per_gb: f64,
+    /// Busy time of the whole machine for them, the connection's ends and the kernel's interrupts included.
+    pub(crate) machine_s_per_gb: f64,
+}
+
+/// What a path's loss did.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Failover {
+    /// The longest time from the loss of the better path on without an arrival.
+    pub(crate) gap_ms: f64,
+    /// Whether the connection went on before the path came back.
+    pub(crate) went_on: bool,
+    /// Whether it lives at the end.
+    pub(crate) survived: bool,
+}
 
 /// A tunnel over a pair of virtual Ethernet interfaces.
 pub(super) struct OnePath {
