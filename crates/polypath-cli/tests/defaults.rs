@@ -129,6 +129,7 @@ impl InWords for polypath_tcp::LossDetection {
     fn in_words(&self) -> String {
         match self {
             Self::RackTlp => "RACK-TLP".into(),
+            Self::RackPatient => "patient RACK-TLP".into(),
             Self::ByCount(threshold) => format!("{} duplicates", threshold.least),
         }
     }

@@ -29,6 +29,9 @@ impl Default for LossRecovery {
 pub enum LossDetection {
     /// Time (RFC 8985), with tail loss probes; three duplicate acknowledgments where there is no SACK (RFC 6582).
     RackTlp,
+    /// Time, as before, but a segment is waited for as long as the slowest of late took, and a quarter longer: for one connection
+    /// whose packets take several paths that differ. Where all take one path, losses are repaired later than need be.
+    RackPatient,
     /// How many segments have overtaken it.
     ByCount(DuplicateThreshold),
 }

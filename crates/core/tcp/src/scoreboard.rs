@@ -220,6 +220,7 @@ impl Scoreboard {
         self.lost_originals_bytes -= lost_bytes;
         newly.resent |= lost_bytes > 0;
         newly.count_latest(&latest, until - from);
+        newly.note_departure(first_piece.at);
         Some((latest, (last - first) as u32 + 1))
     }
 

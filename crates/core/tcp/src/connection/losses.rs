@@ -45,6 +45,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         dsack: Option<(u64, u64)>,
         ext: &mut X,
     ) {
+        self.recovery.handle_arrival(now, || newly.oldest.map(|at| now.since(at)));
         if let Some(latest) = newly.latest
             && !self.recovery.counts_losses()
         {
@@ -78,6 +79,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             && !self.answers_from_before_an_outage(now, segment)
         {
             self.follow_late_original(newly);
+            self.learn_how_late(now, segment);
             self.undo(now);
         }
         self.follow_frto(now, newly, advanced);
@@ -234,6 +236,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn is_spurious_by_timestamp(&self, segment: &Segment) -> bool {
         self.handshake.timestamps().is_on()
             && segment.options.timestamps.is_some_and(|theirs| self.recovery.is_spurious_by(theirs.echo))
+    }
+
+    /// What fills the first hole echoes its own timestamp (RFC 7323 §4.3).
+    fn learn_how_late(&mut self, now: Instant, segment: &Segment) {
+        let timestamps = self.handshake.timestamps();
+        let echo = segment.options.timestamps.map(|timestamps| timestamps.echo);
+        let took = echo.map(|echo| Duration::from_millis(timestamps.elapsed_ms(now, echo).into()));
+        self.recovery.handle_arrival(now, || took);
     }
 
     /// True if every retransmission of the last episode has been reported as a duplicate (RFC 3708).

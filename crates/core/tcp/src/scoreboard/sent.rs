@@ -86,6 +86,8 @@ pub(crate) struct Newly {
     pub(crate) latest: Option<Sent>,
     /// When the last of the pieces that left only once did: the round-trip sample (RFC 6298 §3).
     pub(crate) rtt_from: Option<Instant>,
+    /// When the first of them did.
+    pub(crate) oldest: Option<Instant>,
     /// Something never retransmitted was acknowledged.
     pub(crate) original: bool,
     /// Something lost or retransmitted was: what lies behind a hole may have arrived long before it was filled, so that no
@@ -108,6 +110,12 @@ impl Newly {
         self.count_latest(sent, sent.len());
     }
 
+    /// Of what arrived and left once, something had left then.
+    #[inline]
+    pub(super) fn note_departure(&mut self, at: Instant) {
+        self.oldest = Some(self.oldest.map_or(at, |oldest| oldest.min(at)));
+    }
+
     /// What begins here was overtaken.
     #[inline]
     pub(super) fn note_reordered(&mut self, start: u64) {
@@ -126,6 +134,7 @@ impl Newly {
         if !sent.flags.has(Flags::EVER_RESENT) {
             self.original = true;
             self.rtt_from = Some(self.rtt_from.map_or(sent.at, |at| at.max(sent.at)));
+            self.note_departure(sent.at);
         }
     }
 }

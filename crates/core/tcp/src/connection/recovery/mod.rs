@@ -1,6 +1,7 @@
 //! State of loss recovery: the episode that is on, and what its acknowledgments have told.
 
 mod frto;
+mod patience;
 mod prr;
 mod rack;
 mod tail_probe;
@@ -13,9 +14,10 @@ use alloc::boxed::Box;
 use polypath_congestion::{Controller, MOST_WINDOW_BYTES};
 use polypath_units::{Duration, Instant};
 
-use crate::loss_recovery::LossRecovery;
+use crate::loss_recovery::{LossDetection, LossRecovery};
 use crate::scoreboard::Sent;
 
+use patience::Patience;
 use prr::Prr;
 use rack::Rack;
 use tail_probe::TailProbe;
@@ -38,6 +40,8 @@ pub(super) struct Recovery {
     /// advances does, for them as well.
     deferred_bytes: u64,
     rack: Rack,
+    /// Where the slowest of several paths is waited for.
+    patience: Option<Box<Patience>>,
     /// Of the episode that is on, or the last one; none before the first, as in most idle connections.
     episode: Option<Box<Episode>>,
     tail_probe: TailProbe,
@@ -62,7 +66,9 @@ pub(super) enum Phase {
 
 impl Recovery {
     pub(super) fn new(settings: &LossRecovery) -> Self {
-        Self { threshold: Threshold::new(settings), ..Self::default() }
+        let is_patient = settings.detection == LossDetection::RackPatient;
+        let patience = is_patient.then(|| Box::new(Patience::new()));
+        Self { threshold: Threshold::new(settings), patience, ..Self::default() }
     }
 
     // ---- episodes
@@ -231,6 +237,16 @@ impl Recovery {
         self.duplicates = 0;
     }
 
+    /// A segment that had left once arrived, so long after that.
+    #[inline]
+    pub(super) fn handle_arrival(&mut self, now: Instant, took: impl FnOnce() -> Option<Duration>) {
+        if let Some(patience) = &mut self.patience
+            && let Some(took) = took()
+        {
+            patience.handle_arrival(now, took);
+        }
+    }
+
     /// How many came in a row.
     pub(super) const fn duplicates_in_a_row(&self) -> u32 {
         self.duplicates
@@ -283,6 +299,9 @@ impl Recovery {
         srtt: Duration,
         many_sacked: impl FnOnce() -> bool,
     ) -> Duration {
+        if let Some(patience) = &self.patience {
+            return patience.window();
+        }
         let is_certain = !self.rack.reordering_seen() && (self.is_active() || many_sacked());
         let reordering = if is_certain { Duration::ZERO } else { self.rack.window(min_rtt, srtt) };
         self.rack.rtt() + reordering

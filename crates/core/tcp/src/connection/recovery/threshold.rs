@@ -18,7 +18,7 @@ pub(super) struct Threshold {
 impl Threshold {
     pub(super) fn new(settings: &LossRecovery) -> Self {
         let (least, is_forward, is_used) = match settings.detection {
-            LossDetection::RackTlp => (DUPLICATE_THRESHOLD as u8, false, false),
+            LossDetection::RackTlp | LossDetection::RackPatient => (DUPLICATE_THRESHOLD as u8, false, false),
             LossDetection::ByCount(DuplicateThreshold { least, forward }) => {
                 (least.clamp(1, DuplicateThreshold::MOST), forward, true)
             }

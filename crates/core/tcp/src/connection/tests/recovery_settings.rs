@@ -222,13 +222,36 @@ fn a_delay_spike_is_seen_by_forward_rto() {
     }
 }
 
+/// One packet in three takes a second path, whose way is five round trips of the first longer.
+#[test]
+fn patience_waits_for_a_far_slower_path_and_repairs_what_is_lost() {
+    let mut config = counting(3, false);
+    let mut resent = |detection, lost: &'static [usize]| {
+        config.loss_recovery.detection = detection;
+        let mut pair = established(&config);
+        meddle_with(&mut pair, |seen, segment| match () {
+            () if lost.contains(&seen) => vec![],
+            () => vec![(Duration::from_millis(if seen % 3 == 0 { 100 } else { 0 }), segment)],
+        });
+        transfer(&mut pair, 0, 2_000_000);
+        let info = pair.client.info();
+        (info.retransmits, info.timeouts, info.ssthresh_bytes)
+    };
+    assert!(resent(LossDetection::RackTlp, &[]).0 > 20);
+    assert_eq!(resent(LossDetection::RackPatient, &[]), (0, Some(0), u64::MAX));
+    let (resends, timeouts, threshold) = resent(LossDetection::RackPatient, &[400, 401]);
+    assert_eq!((resends, timeouts), (2, Some(0)));
+    assert!(threshold < u64::MAX);
+}
+
 #[test]
 fn whatever_the_settings_nothing_is_lost() {
     for seed in 0..48 {
-        let detection = LossDetection::ByCount(DuplicateThreshold {
-            least: [1, 3, 20, 127][seed as usize % 4],
-            forward: seed % 3 == 0,
-        });
+        let least = [1, 3, 20, 127][seed as usize % 4];
+        let detection = match seed % 5 {
+            4 => LossDetection::RackPatient,
+            _ => LossDetection::ByCount(DuplicateThreshold { least, forward: seed % 3 == 0 }),
+        };
         let forward_rto = [ForwardRto::Off, ForwardRto::Basic, ForwardRto::Sack][seed as usize % 3];
         let loss_recovery = LossRecovery { detection, duplicate_reports: seed % 2 == 0, forward_rto };
         let config = Config {
