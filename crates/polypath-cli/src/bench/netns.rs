@@ -7,7 +7,7 @@ use std::time::Duration;
 use polypath_emulate::{DirectionStatistics, EmulatedLink, Emulation};
 use polypath_lab::experiment::{Job, Topology};
 use polypath_lab::run::{
-    Backend, BackendError, Buffer, DatagramTraffic, PathOutcome, StreamTraffic, VariantKind,
+    Backend, BackendError, Buffer, DatagramTraffic, Flavour, PathOutcome, StreamTraffic, VariantKind,
 };
 use polypath_lab::{Outcome, PathSet, Variant, Workload};
 use polypath_link::queue;
@@ -107,6 +107,11 @@ impl Netns {
                 set.line.discipline
             )));
         }
+        if variant.kind == VariantKind::SplitPackets || variant.flavour != Flavour::default() {
+            return Err(unfit(
+                "the stacks of this backend have one way to repair losses; use the backend sim",
+            ));
+        }
         if variant.acquainted {
             return Err(unfit("hosts of this backend have never talked before; use the backend sim"));
         }
@@ -185,7 +190,8 @@ impl Netns {
         let contender = match (self.endpoints, variant.kind) {
             (Endpoints::Polypath, _) => Contender::OursTun,
             (Endpoints::Kernel, VariantKind::Multipath) => Contender::KernelMptcp,
-            (Endpoints::Kernel, VariantKind::SinglePath) => Contender::KernelTcp,
+            // Packets are not split here, which was told before.
+            (Endpoints::Kernel, VariantKind::SinglePath | VariantKind::SplitPackets) => Contender::KernelTcp,
         };
         let paths = set.paths.len() as u8;
         let initial_path = initial_path as u8;

@@ -187,7 +187,7 @@ fn fetch<W: Work>(
     let initial_path = variant.initial_path(set, &workload, seed);
     let used: Vec<usize> = match variant.kind {
         VariantKind::Multipath => (0..set.paths.len()).collect(),
-        VariantKind::SinglePath => vec![initial_path],
+        VariantKind::SinglePath | VariantKind::SplitPackets => vec![initial_path],
     };
     let bytes = Pattern::new(seed);
     let round_trips = used.iter().map(|path| set.paths[*path].rtt);

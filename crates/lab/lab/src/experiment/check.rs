@@ -7,7 +7,9 @@ use polypath_fetch::stream::adaptation::{AdaptationPolicy, Adaptations};
 use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, scheduler};
 use polypath_tunnel::aggregators::{Aggregation, Aggregations};
 
-use super::file::{DesignFile, DesignWord, File, PathFile, PolicyFile, TopologyFile, TopologyWord};
+use super::file::{
+    DesignFile, DesignWord, File, PathFile, PolicyFile, TopologyFile, TopologyWord, VariantFile,
+};
 use super::{
     Experiment, Form, Metric, NamedSet, Topology, Traffic, claims, defaults, jitter, reduced,
     sweep::{self, buffer, initial},
@@ -15,9 +17,12 @@ use super::{
     traffic::traffic,
 };
 use crate::design;
+use polypath_tunnel::split::{Split, Splitters};
 use polypath_units::named::UnknownPolicy;
 
-use crate::run::{Buffer, InitialPath, Line, PathSet, PathSpec, Variant, VariantKind};
+use crate::run::{
+    Buffer, Flavour, InitialPath, Line, PathSet, PathSpec, UnknownFlavour, Variant, VariantKind,
+};
 
 /// More sets than this are a slip of the pen.
 const MOST_SETS: usize = 100_000;
@@ -228,7 +233,11 @@ fn sets(source: Source<'_>, file: &File, paths: usize, line: &Line) -> Result<Ve
     let mut sets = Vec::new();
     match (&file.design, &file.factors) {
         (Some(design), Some(factors)) => {
-            let ranges = factors.ranges_per_path() * paths;
+            let ranges = factors.ranges_per_path() * paths + factors.common_ranges();
+            if !factors.has_one_queue() {
+                let message = "how large queues are; expected one of queue, queue-packets and queue-products";
+                return Err(source.wrong("factors", message));
+            }
             if ranges == 0 {
                 return Err(source.wrong("factors", "none is a range; expected { from = …, to = … }"));
             }
@@ -238,7 +247,10 @@ fn sets(source: Source<'_>, file: &File, paths: usize, line: &Line) -> Result<Ve
             }
             let from_zero = [
                 ("factors.rtt", factors.rtt.is_log_from(|span| span.0.is_zero())),
-                ("factors.queue", factors.queue.is_log_from(|span| span.0.is_zero())),
+                (
+                    "factors.queue",
+                    factors.queue.is_some_and(|queue| queue.is_log_from(|span| span.0.is_zero())),
+                ),
                 ("factors.loss", factors.loss.is_some_and(|loss| loss.is_log_from(|loss| loss.0 <= 0.0))),
             ];
             if let Some((key, _)) = from_zero.iter().find(|(_, is_wrong)| *is_wrong) {
@@ -339,8 +351,14 @@ fn variants(
             ));
         }
         let policy = given.policy(&file.defaults);
-        let kind = if given.single_path { VariantKind::SinglePath } else { VariantKind::Multipath };
-        variants.push(variant((source, policies), &key, &given.name, kind, &policy, paths)?);
+        let kind = kind(source, &key, given)?;
+        let mut variant = variant((source, policies), &key, &given.name, kind, &policy, paths)?;
+        if let Some(name) = &given.split {
+            variant.splitter = name.parse().map_err(|error: UnknownPolicy<Splitters>| {
+                source.wrong(format!("{key}.split"), error.to_string())
+            })?;
+        }
+        variants.push(variant);
     }
     let mut baseline_variants = 0;
     if let Some(baseline) = &file.baseline {
@@ -361,6 +379,20 @@ fn variants(
     Ok((variants, baseline_variants))
 }
 
+/// Over which paths it sends.
+fn kind(source: Source<'_>, key: &str, given: &VariantFile) -> Result<VariantKind, FileError> {
+    match (given.single_path, &given.split) {
+        (true, Some(_)) => {
+            let message =
+                "packets are split over several paths, and single-path has one; expected one of both";
+            Err(source.wrong(format!("{key}.split"), message))
+        }
+        (true, None) => Ok(VariantKind::SinglePath),
+        (false, Some(_)) => Ok(VariantKind::SplitPackets),
+        (false, None) => Ok(VariantKind::Multipath),
+    }
+}
+
 fn variant(
     (source, policies): (Source<'_>, &Policies),
     key: &str,
@@ -372,7 +404,7 @@ fn variant(
     let congestion = match (&policy.congestion, kind) {
         (Some(name), _) => source.policy(format!("{key}.congestion"), name, policies)?,
         (None, VariantKind::Multipath) => ConnectionConfig::default().congestion,
-        (None, VariantKind::SinglePath) => polypath_congestion::CUBIC,
+        (None, VariantKind::SinglePath | VariantKind::SplitPackets) => polypath_congestion::CUBIC,
     };
     let scheduler = match &policy.scheduler {
         None => scheduler::Policy::default(),
@@ -415,6 +447,13 @@ fn variant(
                 .parse()
                 .map_err(|error: UnknownPolicy<Aggregations>| wrong("aggregator", error.to_string()))?,
         },
+        flavour: match &policy.flavour {
+            None => Flavour::default(),
+            Some(name) => {
+                name.parse().map_err(|error: UnknownFlavour| wrong("flavour", error.to_string()))?
+            }
+        },
+        splitter: Split::default(),
     })
 }
 

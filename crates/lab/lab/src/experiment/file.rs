@@ -196,10 +196,24 @@ pub(super) struct FactorsFile {
     pub(super) rate: Factor<Rate>,
     /// Twice the propagation delay.
     pub(super) rtt: Factor<Span>,
-    /// How long a full queue takes to empty.
-    pub(super) queue: Factor<Span>,
+    /// How long a full queue takes to empty; this, `queue-packets` or `queue-products` is needed.
+    pub(super) queue: Option<Factor<Span>>,
+    /// How many packets of 1500 bytes it holds.
+    pub(super) queue_packets: Option<u32>,
+    /// How many bandwidth-delay products it holds, the same for all paths of a set, and five packets besides (Kaspar 2011, eq. 3.1).
+    pub(super) queue_products: Option<ProductsFile>,
     /// Default none.
     pub(super) loss: Option<Factor<Percent>>,
+}
+
+/// Bandwidth-delay products, by equal differences.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct ProductsFile {
+    /// The least.
+    pub(super) from: f64,
+    /// The most.
+    pub(super) to: f64,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
@@ -446,6 +460,9 @@ pub(super) struct PolicyFile {
     /// What gives the packets of a stream of datagrams to paths, by name: `nama`, `equalized-round-robin`, `delayed-round-robin`, `send-vector`
     /// or `round-robin`. Default `nama`.
     pub(super) aggregator: Option<String>,
+    /// How plain TCP finds and repairs losses: `stack`, `patient`, `newreno`, `sack`, `eifel`, `eifel-sack`, `linux-2.6.32`, `tuned` or
+    /// `r50-tuned`. Default `stack`.
+    pub(super) flavour: Option<String>,
 }
 
 // Written out, since `flatten` and `deny_unknown_fields` do not go together.
@@ -485,6 +502,11 @@ pub(super) struct VariantFile {
     pub(super) adaptation: Option<String>,
     /// What gives the packets of a stream of datagrams to paths, by name. Default: as `defaults` say.
     pub(super) aggregator: Option<String>,
+    /// How plain TCP finds and repairs losses. Default: as `defaults` say.
+    pub(super) flavour: Option<String>,
+    /// Plain TCP whose packets are split over all paths by this splitter: `send-vector`, `smooth-weighted-round-robin` or
+    /// `round-robin`. Acknowledgments return over the initial path. Default: packets of a connection stay on their path.
+    pub(super) split: Option<String>,
     /// Plain TCP over the initial path.
     #[serde(default)]
     pub(super) single_path: bool,
@@ -511,6 +533,7 @@ impl VariantFile {
             proportional: self.proportional.or(defaults.proportional),
             adaptation: or(&self.adaptation, &defaults.adaptation),
             aggregator: or(&self.aggregator, &defaults.aggregator),
+            flavour: or(&self.flavour, &defaults.flavour),
         }
     }
 }

@@ -165,7 +165,9 @@ impl Job {
     #[must_use]
     pub fn payload_bytes(&self) -> u64 {
         let used = match self.variant.kind {
-            crate::run::VariantKind::Multipath => self.set.paths.as_slice(),
+            crate::run::VariantKind::Multipath | crate::run::VariantKind::SplitPackets => {
+                self.set.paths.as_slice()
+            }
             crate::run::VariantKind::SinglePath => {
                 let path = self.variant.initial_path(&self.set, &self.workload, self.seed);
                 &self.set.paths[path..=path]

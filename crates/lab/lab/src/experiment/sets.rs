@@ -3,8 +3,12 @@
 use polypath_config::quantity::{Percent, Rate, Span};
 use polypath_units::{BitRate, Duration};
 
-use super::file::{Factor, FactorsFile, ScaleWord};
+use super::file::{Factor, FactorsFile, ProductsFile, ScaleWord};
 use crate::run::PathSpec;
+
+const PACKET_BYTES: u64 = 1500;
+/// Besides bandwidth-delay products, lest a short path drops packets that come in pairs (Kaspar 2011, §3.3).
+const MARGIN_PACKETS: u64 = 5;
 
 /// A quantity that a factor can run over.
 pub(super) trait Scaled: Copy {
@@ -105,7 +109,7 @@ impl FactorsFile {
         [
             self.rate.is_range(),
             self.rtt.is_range(),
-            self.queue.is_range(),
+            self.queue.as_ref().is_some_and(Factor::is_range),
             self.loss.as_ref().is_some_and(Factor::is_range),
         ]
         .into_iter()
@@ -113,12 +117,34 @@ impl FactorsFile {
         .count()
     }
 
+    /// Dimensions of the design that all paths of a set have in common.
+    pub(super) fn common_ranges(&self) -> usize {
+        usize::from(self.queue_products.is_some())
+    }
+
+    /// How large queues are is said once.
+    pub(super) fn has_one_queue(&self) -> bool {
+        let given = [self.queue.is_some(), self.queue_packets.is_some(), self.queue_products.is_some()];
+        given.into_iter().filter(|is_given| *is_given).count() == 1
+    }
+
+    fn queue_words(&self) -> String {
+        match (self.queue, self.queue_packets, self.queue_products) {
+            (Some(queue), ..) => queue.words(),
+            (_, Some(packets), _) => format!("{packets} packets"),
+            (.., Some(ProductsFile { from, to })) => {
+                format!("{from} to {to} bandwidth-delay products and {MARGIN_PACKETS} packets")
+            }
+            (None, None, None) => String::new(),
+        }
+    }
+
     /// Name and range of each, as people read them.
     pub(super) fn words(&self) -> Vec<(&'static str, String)> {
         let mut words = vec![
             ("Rate", self.rate.words()),
             ("Round-trip time", self.rtt.words()),
-            ("Queue", self.queue.words()),
+            ("Queue", self.queue_words()),
         ];
         words.extend(self.loss.map(|loss| ("Loss", loss.words())));
         words
@@ -129,21 +155,36 @@ impl FactorsFile {
         let factors = [
             ("factors.rate", self.rate.reversed()),
             ("factors.rtt", self.rtt.reversed()),
-            ("factors.queue", self.queue.reversed()),
+            ("factors.queue", self.queue.and_then(Factor::reversed)),
             ("factors.loss", self.loss.and_then(Factor::reversed)),
         ];
         factors.into_iter().find_map(|(key, ends)| ends.map(|(from, to)| (key, from, to)))
     }
 
-    /// The paths of a point: all factors of the first path, then those of the second.
+    /// What a queue holds that is not given as a time, and a byte for what rounding takes.
+    fn queue_bytes(&self, rate: BitRate, rtt: Duration, place: f64) -> u64 {
+        match (self.queue_packets, self.queue_products) {
+            (Some(packets), _) => u64::from(packets) * PACKET_BYTES + 1,
+            (None, Some(ProductsFile { from, to })) => {
+                let products = from + (to - from) * place;
+                (products * rate.bytes_in(rtt) as f64) as u64 + MARGIN_PACKETS * PACKET_BYTES + 1
+            }
+            (None, None) => 0,
+        }
+    }
+
+    /// The paths of a point: all factors of the first path, then those of the second, then what they have in common.
     pub(super) fn paths(&self, paths: usize, point: &[f64]) -> Vec<PathSpec> {
         let mut places = point.iter().copied();
-        let paths = (0..paths).map(|_| PathSpec {
-            rate: self.rate.take(&mut places).0,
-            rtt: self.rtt.take(&mut places).0,
-            queue: self.queue.take(&mut places).0,
-            loss: self.loss.as_ref().map_or(0.0, |loss| loss.take(&mut places).0),
-            change: None,
+        let common = point.last().copied().unwrap_or(0.5);
+        let paths = (0..paths).map(|_| {
+            let (rate, rtt) = (self.rate.take(&mut places).0, self.rtt.take(&mut places).0);
+            let queue = match self.queue {
+                Some(queue) => queue.take(&mut places).0,
+                None => rate.time_to_send(self.queue_bytes(rate, rtt, common)),
+            };
+            let loss = self.loss.as_ref().map_or(0.0, |loss| loss.take(&mut places).0);
+            PathSpec { rate, rtt, queue, loss, change: None }
         });
         paths.collect()
     }

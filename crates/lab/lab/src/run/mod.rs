@@ -2,6 +2,7 @@
 
 mod backend;
 mod execute;
+mod flavour;
 mod in_parallel;
 mod observe;
 mod outcome;
@@ -9,6 +10,7 @@ mod path_set;
 mod ring;
 mod series;
 mod set;
+mod split;
 mod timeline;
 mod variant;
 pub(crate) mod watch;
@@ -16,6 +18,7 @@ mod workload;
 
 pub use backend::{Backend, BackendError, Simulator};
 pub use execute::{ExecuteError, Progress, check, execute};
+pub use flavour::{Flavour, UnknownFlavour};
 pub use in_parallel::in_parallel;
 pub(crate) use observe::Observation;
 pub use outcome::{BlockDelays, DatagramOutcome, Outcome, PathOutcome, PlaybackOutcome, StreamOutcome};

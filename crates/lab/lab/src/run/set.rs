@@ -9,13 +9,15 @@ use polypath_sim::conversation::Conversation;
 use polypath_sim::network::{BoxPosition, Network};
 use polypath_sim::scenario::Recorded;
 use polypath_sim::topologies::{ParallelPaths, PathConfig, parallel_paths};
+use polypath_tunnel::split::PathView;
 use polypath_units::{Duration, Instant};
 use polypath_wire::Endpoint;
 
 use super::observe::{Observation, Observer};
 use super::outcome::{BlockDelays, Outcome, PathOutcome};
-use super::path_set::{PathSet, RateChange};
-use super::variant::Variant;
+use super::path_set::{PathSet, PathSpec, RateChange};
+use super::split::split_paths;
+use super::variant::{Variant, VariantKind};
 use super::watch::{self, MaybeWatched};
 use super::workload::Workload;
 use crate::aggregate::datagrams_over;
@@ -66,9 +68,16 @@ fn run(
         ..PathConfig::symmetric(format!("path {}", number + 1), set.link(path))
     });
     let host = HostConfig { connection: Arc::new(variant.connection(set)), ..HostConfig::default() };
-    let (builder, net) = parallel_paths(seed, paths, host.clone(), host);
-    let mut network = watch::build(builder, &mut watch);
     let initial_path = variant.initial_path(set, workload, seed);
+    let (builder, net) = match variant.kind {
+        VariantKind::Multipath | VariantKind::SinglePath => parallel_paths(seed, paths, host.clone(), host),
+        VariantKind::SplitPackets => {
+            let view = |path: &PathSpec| PathView { rate: path.rate, delay: path.rtt / 2 };
+            let views = set.paths.iter().map(view).collect();
+            split_paths(seed, paths.collect(), views, variant.splitter.build(), initial_path, host)
+        }
+    };
+    let mut network = watch::build(builder, &mut watch);
     let mut start = Instant::ZERO;
     if variant.acquainted {
         start = make_acquainted(&mut network, &net, initial_path);
@@ -203,7 +212,7 @@ mod tests {
 
     use super::*;
     use crate::metrics::aggregation_benefit;
-    use crate::run::{InitialPath, PathSpec, Variant};
+    use crate::run::{InitialPath, Variant};
 
     fn wifi_and_3g() -> PathSet {
         let path = |mbps, rtt_ms, queue_ms| PathSpec {

@@ -7,8 +7,10 @@ use polypath_fetch::schedule::Sizing;
 use polypath_fetch::stream::adaptation::AdaptationPolicy;
 use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, scheduler};
 use polypath_tunnel::aggregators::Aggregation;
+use polypath_tunnel::split::Split;
 use rand_core::{Rng, SeedableRng};
 
+use super::flavour::Flavour;
 use super::path_set::PathSet;
 use super::workload::Workload;
 
@@ -45,6 +47,10 @@ pub struct Variant {
     pub adaptation: AdaptationPolicy,
     /// What gives the packets of a stream of datagrams to paths.
     pub aggregation: Aggregation,
+    /// How losses are found and repaired.
+    pub flavour: Flavour,
+    /// Which path the next packet takes, where single packets are split.
+    pub splitter: Split,
 }
 
 /// How many paths a variant uses.
@@ -54,6 +60,8 @@ pub enum VariantKind {
     Multipath,
     /// Plain TCP over the initial one.
     SinglePath,
+    /// Plain TCP whose packets are split over all of them, one by one; acknowledgments return over the initial one.
+    SplitPackets,
 }
 
 /// How large the buffers of a connection are, at either end.
@@ -108,6 +116,8 @@ impl Variant {
             sizing: Sizing::for_files(),
             adaptation: AdaptationPolicy::default(),
             aggregation: Aggregation::default(),
+            flavour: Flavour::default(),
+            splitter: Split::default(),
         }
     }
 
@@ -118,6 +128,16 @@ impl Variant {
             kind: VariantKind::SinglePath,
             initial: InitialPath::Number(path),
             ..Self::multipath(format!("path {}", path + 1), scheduler::Policy::default(), congestion)
+        }
+    }
+
+    /// Plain TCP of this flavour over packet-level multipath, with buffers that are never the limit.
+    #[must_use]
+    pub fn split(name: impl Into<String>, flavour: Flavour, congestion: congestion::Policy) -> Self {
+        Self {
+            kind: VariantKind::SplitPackets,
+            flavour,
+            ..Self::multipath(name, scheduler::Policy::default(), congestion)
         }
     }
 
@@ -171,6 +191,7 @@ impl Variant {
         let mut tcp = (*connection.tcp).clone();
         // Queues see segments as they see those of a real host behind its segmentation offload: one at a time.
         tcp.max_aggregate_bytes = 0;
+        self.flavour.apply(&mut tcp);
         let buffer_bytes = match self.buffer {
             Buffer::Recommended => Some(set.recommended_buffer_bytes().max(LEAST_BUFFER_BYTES)),
             Buffer::Bytes(bytes) => Some(bytes),

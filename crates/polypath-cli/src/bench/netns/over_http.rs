@@ -92,7 +92,7 @@ impl<'a> Ground<'a> {
     fn used(&self) -> Vec<usize> {
         match self.variant.kind {
             VariantKind::Multipath => (0..self.set.paths.len()).collect(),
-            VariantKind::SinglePath => vec![self.initial_path],
+            VariantKind::SinglePath | VariantKind::SplitPackets => vec![self.initial_path],
         }
     }
 
