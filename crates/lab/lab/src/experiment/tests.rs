@@ -566,3 +566,56 @@ fn small_messages_are_packets_of_their_own() {
         assert_eq!((job.payload_bytes(), job.packets()), (bytes, packets), "{traffic}");
     }
 }
+
+#[test]
+fn queues_are_given_in_packets_or_in_bandwidth_delay_products() {
+    let parse = |queue: &str, design: &str| {
+        let text = SMALL.replace("queue = \"50ms\"", queue).replace("kind = \"wsp\"\nsets = 20", design);
+        let text = text.replace("[reduced]\nsets = 5\n", "[reduced]\n").replace("\"0ms\"", "\"10ms\"");
+        Experiment::parse("small.toml", &text, Form::Full, &Policies::default())
+    };
+    let held = |path: &crate::run::PathSpec| path.rate.bytes_in(path.queue);
+    let wsp = "kind = \"wsp\"\nsets = 20";
+    for set in parse("queue-packets = 1000", wsp).unwrap().sets {
+        assert!(set.set.paths.iter().all(|path| held(path) == 1_500_000 || held(path) == 1_500_001));
+    }
+    // Kaspar 2011, table 5.5: 13 levels of each path's rate and round trip, and of what both have in common.
+    let design = "kind = \"orthogonal-array\"\nlevels = 13";
+    let products = parse("queue-products = { from = 1, to = 13 }", design).unwrap();
+    assert_eq!(products.sets.len(), 2 * 169);
+    assert!(products.factors.contains(&("Queue", "1 to 13 bandwidth-delay products and 5 packets".into())));
+    let mut seen = std::collections::BTreeSet::new();
+    for set in &products.sets {
+        let [one, other] = [0, 1].map(|path| {
+            let path = &set.set.paths[path];
+            (held(path) as f64 - 7500.0) / path.rate.bytes_in(path.rtt) as f64
+        });
+        assert!((one - other).abs() < 0.01 && (one - one.round()).abs() < 0.01, "{one} {other}");
+        seen.insert(one.round() as u64);
+    }
+    assert!(seen.into_iter().eq(1..=13));
+    let error = parse("queue-packets = 3\nqueue = \"1ms\"", wsp).unwrap_err().to_string();
+    assert!(error.contains("expected one of queue, queue-packets and queue-products"), "{error}");
+}
+
+#[test]
+fn one_tcp_is_split_in_a_flavour() {
+    use crate::run::{Flavour, VariantKind};
+    let parse = |variant: &str| {
+        let text = SMALL.replacen("congestion = \"lia\"", variant, 1);
+        Experiment::parse("small.toml", &text, Form::Full, &Policies::default())
+    };
+    let split = parse("flavour = \"r50-tuned\"\nsplit = \"send-vector:128\"").unwrap();
+    let variant = &split.variants[0];
+    assert_eq!(variant.kind, VariantKind::SplitPackets);
+    assert_eq!(variant.flavour, "r50-tuned".parse::<Flavour>().unwrap());
+    assert_eq!(variant.splitter.to_string(), "send-vector:128");
+    for (wrong, expected) in [
+        ("flavour = \"tahoe\"", "no flavour is called \"tahoe\"; expected one of stack, "),
+        ("split = \"by-turns\"", "by-turns"),
+        ("split = \"round-robin\"\nsingle-path = true", "expected one of both"),
+    ] {
+        let error = parse(wrong).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
