@@ -30,7 +30,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("capi", "io", &["relay", "stack"]),
     ("preload", "io", &["relay"]),
     ("fetch", "apps", &["units", "system", "stack"]),
-    ("tunnel", "apps", &["units", "wire", "congestion"]),
+    ("tunnel", "apps", &["units", "wire", "congestion", "system"]),
     ("sim", "lab", CORE),
     (
         "lab",

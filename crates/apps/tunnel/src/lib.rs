@@ -33,6 +33,8 @@
 pub mod aggregator;
 pub mod aggregators;
 mod allowed_ips;
+#[cfg(feature = "net")]
+pub mod driver;
 mod engine;
 mod frame;
 pub mod heterogeneity;
@@ -48,14 +50,16 @@ pub mod reordering;
 mod resequencer;
 mod rules;
 pub mod split;
+mod transmit;
 
 pub use allowed_ips::{Network, NetworkError};
 pub use engine::{
-    Engine, EngineConfig, EngineCounts, LocalId, PACKET_ROOM_BYTES, PathSettings, PathStatus, PeerConfig,
-    PeerId, PeerStatus, Random, Transmit,
+    Engine, EngineConfig, EngineCounts, PACKET_ROOM_BYTES, PathStatus, PeerConfig, PeerId, PeerStatus, Random,
 };
 pub use inner_packet::InnerPacket;
 pub use noise::PathId;
+pub use path::PathSettings;
 pub use peer::PeerCounts;
 pub use resequencer::ResequencerCounts;
 pub use rules::{FlowPolicy, Rule, Rules};
+pub use transmit::{LocalId, Transmit};

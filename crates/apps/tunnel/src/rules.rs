@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use crate::allowed_ips::Network;
 use crate::inner_packet::InnerPacket;
+use crate::noise::PathId;
 
 /// How a flow's packets are carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -16,7 +17,7 @@ pub enum FlowPolicy {
     /// Over each path; the first copy counts.
     Redundant,
     /// Over one path alone, by its number at the initiator.
-    Pinned(crate::PathId),
+    Pinned(PathId),
 }
 
 /// One rule: everything that it names must fit.

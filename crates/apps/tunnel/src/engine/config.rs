@@ -1,7 +1,6 @@
 //! What an end is made from.
 
 use polypath_congestion::Policy;
-use polypath_units::Duration;
 
 use crate::allowed_ips::Network;
 use crate::key::{PresharedKey, PrivateKey, PublicKey};
@@ -20,10 +19,6 @@ impl PeerId {
         self.0
     }
 }
-
-/// Number of a driver's socket, chosen by the driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LocalId(pub u16);
 
 /// Settings of an end.
 #[derive(Clone, Debug)]
@@ -70,13 +65,4 @@ impl PeerConfig {
         let preshared_key = PresharedKey::default();
         Self { public_key, preshared_key, allowed_ips: Vec::new(), rules: Rules::default() }
     }
-}
-
-/// Settings of a path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PathSettings {
-    /// Carries data only while no other path works.
-    pub backup: bool,
-    /// How often an idle path is asked; by default every 20 s.
-    pub keepalive: Option<Duration>,
 }

@@ -2,46 +2,16 @@
 
 use polypath_units::{Duration, Instant};
 
-use super::{Engine, PeerId};
+use super::config::PeerId;
+use super::state::Engine;
 use crate::noise::{
     COOKIE_REPLY_BYTES, Handshake, INITIATION_BYTES, Index, Macs, RESPONSE_BYTES, Timestamp, cookie_from,
     receive_initiation,
 };
 use crate::peer::{PathEnds, Session};
 
-/// Handshakes that are answered without cookies, in a period.
-const MOST_IN_PERIOD: u32 = 50;
-const PERIOD: Duration = Duration::from_secs(1);
-/// An initiation takes some 100 µs: of those with a cookie, so many in a period are looked at.
-const MOST_PROVEN_IN_PERIOD: u32 = 1_000;
-/// A peer's initiations are answered at most so often (WireGuard §5.1 has 20 ms).
+/// Answers to strangers that wait to leave.
 const MOST_ANSWERS: usize = 1_024;
-
-/// How many handshakes came of late.
-#[derive(Debug, Default)]
-pub(super) struct Flood {
-    since: Instant,
-    count: u32,
-    proven: u32,
-}
-
-impl Flood {
-    fn note(&mut self, now: Instant) {
-        if now.since(self.since) >= PERIOD {
-            *self = Self { since: now, count: 0, proven: 0 };
-        }
-        self.count += 1;
-    }
-
-    fn is_one(&self) -> bool {
-        self.count > MOST_IN_PERIOD
-    }
-
-    fn takes_proven(&mut self) -> bool {
-        self.proven += 1;
-        self.proven <= MOST_PROVEN_IN_PERIOD
-    }
-}
 
 impl Engine {
     fn random32(&mut self) -> [u8; 32] {

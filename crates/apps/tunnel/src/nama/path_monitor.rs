@@ -16,7 +16,7 @@ pub struct MonitorSettings {
     pub train_interval: Duration,
     /// How many. "Several" in the document.
     pub train_packets: u8,
-    /// How much an estimate of the delay follows the last probe: one part in so many. The document does not say; TCP's round-trip time has 8 (RFC 6298 §2.3).
+    /// How much an estimate of the delay follows the last probe: one part in so many. The document does not say; TCP's round-trip time has 8 (RFC 6298 §2).
     pub delay_weight: u64,
     /// After so many probes without an answer nobody is held for the sake of a path.
     pub lost_after: u32,

@@ -3,7 +3,9 @@
 mod delay;
 mod receiver;
 mod sender;
+mod settings;
 
 pub(crate) use delay::OneWayDelay;
 pub(crate) use receiver::PathReceiver;
 pub(crate) use sender::PathSender;
+pub use settings::PathSettings;

@@ -17,6 +17,8 @@ const PACKET_THRESHOLD: u64 = 3;
 const FIRST_RTT: Duration = Duration::from_millis(333);
 /// The least that time thresholds are.
 const GRANULARITY: Duration = Duration::from_millis(1);
+/// A path is not taken for silent before this: both ends' processes may be kept from running for a while.
+const LEAST_PATIENCE: Duration = Duration::from_millis(60);
 /// The pacer may lag so long: what a driver's timer is late by is caught up with.
 const MOST_LAG: Duration = Duration::from_millis(2);
 
@@ -420,7 +422,9 @@ impl PathSender {
     /// A probe timeout (RFC 9002 §6.2.1).
     pub(crate) fn silence_patience(&self) -> Duration {
         match self.srtt {
-            Some(srtt) => srtt + (self.rtt_variation * 4).max(GRANULARITY * 4) + MOST_ACK_DELAY,
+            Some(srtt) => {
+                (srtt + (self.rtt_variation * 4).max(GRANULARITY) + MOST_ACK_DELAY).max(LEAST_PATIENCE)
+            }
             None => FIRST_RTT * 2,
         }
     }

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use polypath_congestion::Policy;
 use polypath_units::{Duration, Instant};
 
-use crate::engine::{LocalId, PathSettings};
-use crate::path::{OneWayDelay, PathReceiver, PathSender};
+use crate::path::{OneWayDelay, PathReceiver, PathSender, PathSettings};
+use crate::transmit::LocalId;
 
 /// A path that carries something is asked at least so often.
 const PROBE_BUSY: Duration = Duration::from_secs(1);

@@ -2,11 +2,12 @@
 
 use polypath_units::{Duration, Instant};
 
-use super::{Link, PathEnds, Peer};
-use crate::engine::PathSettings;
+use super::link::{Link, PathEnds};
+use super::state::Peer;
 use crate::frame::{DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE_BYTES};
 use crate::inner_packet::InnerPacket;
 use crate::noise::{Index, OpenError, PATH_HEADER_BYTES, PathId, TAG_BYTES};
+use crate::path::PathSettings;
 
 /// A path counts for deadlines so long after its last packet.
 const RECENT: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use polypath_units::{Duration, Instant};
 
-use super::Link;
+use super::link::Link;
 
 /// A path with `skew` more delay is worth its capacity only if that is so much, as a part of the better path's, for each time that the
 /// delay is longer.

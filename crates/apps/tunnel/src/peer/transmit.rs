@@ -2,24 +2,19 @@
 
 use polypath_units::Instant;
 
-use super::{PathEnds, Peer, schedule, take_number};
-use crate::engine::Transmit;
+use super::departure::Departure;
+use super::link::PathEnds;
+use super::schedule;
+use super::state::{Peer, take_number};
 use crate::frame::{
     DATA_HEADER_BYTES, DataHeader, Frame, MOST_DATA_HEADER_BYTES, Order, PROBE_BYTES, Sequence,
 };
 use crate::noise::{PATH_HEADER_BYTES, PLAIN_HEADER_BYTES, PathId, TAG_BYTES};
+use crate::transmit::Transmit;
 
 /// Most of one system call: what UDP can say of its length, and what Linux takes in segments.
 const MOST_TRAIN_BYTES: usize = 60_000;
 const MOST_TRAIN_SEGMENTS: usize = 60;
-
-/// The data packet that leaves next.
-pub(super) struct Departure {
-    at: usize,
-    header: DataHeader,
-    /// The packet, behind room for its header.
-    frame: Box<[u8]>,
-}
 
 impl Peer {
     /// The next datagram, or several of one length, written to the end of `into`. `random` gives tokens.

@@ -2,9 +2,9 @@
 
 use polypath_units::{Duration, Instant};
 
-/// Waiting so long is good (RFC 8289 §4.4).
+/// Waiting so long is good (RFC 8289 §5.3).
 const TARGET: Duration = Duration::from_millis(5);
-/// A round trip that most flows have (RFC 8289 §4.3).
+/// A round trip that most flows have (RFC 8289 §5.3).
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// The state of one queue.

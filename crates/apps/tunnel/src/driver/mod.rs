@@ -1,0 +1,10 @@
+//! The engine on a real machine: a TUN device inside, UDP sockets outside, one thread between.
+
+mod carrier;
+mod command;
+mod device;
+mod sockets;
+
+pub use carrier::{Driver, system_random, zero_since_1970};
+pub use command::{Handle, Stopped};
+pub use sockets::SocketId;

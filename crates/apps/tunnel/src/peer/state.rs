@@ -1,0 +1,372 @@
+//! What a peer has, and what waits for it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use polypath_congestion::Policy;
+use polypath_units::{Duration, Instant};
+
+use super::counts::PeerCounts;
+use super::departure::Departure;
+use super::link::{Link, PathEnds};
+use super::schedule;
+use super::sessions::Sessions;
+
+use crate::frame::{DataHeader, Frame, MOST_DATA_HEADER_BYTES, Order, Sequence};
+use crate::inner_packet::InnerPacket;
+use crate::key::{PresharedKey, PublicKey};
+use crate::noise::{Index, Macs, PATH_HEADER_BYTES, PATHS, PathId, ReceivedCookie, TAG_BYTES, Timestamp};
+use crate::path::PathSettings;
+use crate::queue::FairQueue;
+use crate::resequencer::Resequencer;
+use crate::rules::{FlowPolicy, Rules};
+use crate::transmit::Transmit;
+
+/// A peer counts as active so long after data.
+const ACTIVE: Duration = Duration::from_secs(10);
+/// Packets that wait for keys.
+const MOST_EARLY: usize = 128;
+/// Urgent packets that wait.
+const MOST_URGENT: usize = 256;
+/// No answer for so long on any path, while there were questions: the peer may have forgotten the keys.
+const MOST_SILENCE: Duration = Duration::from_secs(3);
+
+/// Settings that all peers share.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) policy: Policy,
+    /// Longest IP packet inside.
+    pub(crate) mtu_bytes: usize,
+    /// What tells this process from its predecessor.
+    pub(crate) instance: u64,
+    /// Keeps strangers from foretelling which flows share a number.
+    pub(crate) flow_key: u64,
+}
+
+impl Shared {
+    /// Length of the longest datagram.
+    pub(crate) fn long_bytes(&self) -> usize {
+        PATH_HEADER_BYTES + MOST_DATA_HEADER_BYTES + self.mtu_bytes + TAG_BYTES
+    }
+}
+
+pub(crate) struct Peer {
+    pub(crate) key: PublicKey,
+    pub(crate) preshared: PresharedKey,
+    pub(crate) macs: Macs,
+    pub(super) rules: Rules,
+    pub(super) shared: Arc<Shared>,
+    /// Of the numbers of paths, one half is for those that this end makes.
+    pub(super) first_path: usize,
+    pub(crate) sessions: Sessions,
+    pub(crate) cookie: Option<ReceivedCookie>,
+    /// Of the last initiation that was taken.
+    pub(crate) last_timestamp: Option<Timestamp>,
+    /// Where the last authentic datagram in WireGuard's own form came from, or the handshake.
+    pub(super) plain_ends: Option<PathEnds>,
+    pub(super) links: [Option<Box<Link>>; PATHS],
+    /// The peer's, by its hello.
+    pub(super) instance: Option<u64>,
+    pub(super) waiting: FairQueue,
+    pub(super) urgent: VecDeque<(u8, Box<[u8]>)>,
+    /// Was to leave, and did not fit behind others.
+    pub(super) stash: Option<Departure>,
+    /// Frames of a path that fell silent.
+    pub(super) again: VecDeque<Box<[u8]>>,
+    /// Without keys, or for a stock WireGuard.
+    pub(super) plain: VecDeque<Box<[u8]>>,
+    /// Datagrams that are ready.
+    pub(super) ready: VecDeque<(PathEnds, Vec<u8>)>,
+    pub(super) kept: Vec<Sequence>,
+    pub(super) copied: Vec<Sequence>,
+    pub(super) resequencer: Resequencer,
+    pub(super) data_at: Option<Instant>,
+    pub(super) plain_sent_at: Option<Instant>,
+    pub(super) plain_received_at: Option<Instant>,
+    pub(super) asked_since: Option<Instant>,
+    pub(super) counts: PeerCounts,
+}
+
+impl Peer {
+    /// `has_lower_key` if ours is the lower one of the two keys.
+    pub(crate) fn new(
+        key: PublicKey,
+        preshared: PresharedKey,
+        rules: Rules,
+        has_lower_key: bool,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self {
+            macs: Macs::new(&key),
+            key,
+            preshared,
+            rules,
+            shared,
+            first_path: if has_lower_key { 0 } else { PATHS / 2 },
+            sessions: Sessions::default(),
+            cookie: None,
+            last_timestamp: None,
+            plain_ends: None,
+            links: [const { None }; PATHS],
+            instance: None,
+            waiting: FairQueue::new(),
+            urgent: VecDeque::new(),
+            stash: None,
+            again: VecDeque::new(),
+            plain: VecDeque::new(),
+            ready: VecDeque::new(),
+            kept: Vec::new(),
+            copied: Vec::new(),
+            resequencer: Resequencer::new(),
+            data_at: None,
+            plain_sent_at: None,
+            plain_received_at: None,
+            asked_since: None,
+            counts: PeerCounts::default(),
+        }
+    }
+
+    /// A path of ours to the peer.
+    pub(crate) fn add_link(
+        &mut self,
+        now: Instant,
+        ends: PathEnds,
+        settings: PathSettings,
+    ) -> Option<PathId> {
+        let at = (self.first_path..).take(PATHS / 2).find(|&at| self.links[at].is_none())?;
+        let mss_bytes = self.shared.long_bytes() as u32;
+        self.links[at] = Some(Box::new(Link::new(now, ends, settings, &self.shared.policy, mss_bytes)));
+        self.sessions.want_handshake(now);
+        PathId::new(at as u8)
+    }
+
+    /// Tells the peer that no path of ours works any more.
+    pub(crate) fn leave(&mut self, now: Instant) {
+        let mut contents = Vec::new();
+        Frame::Leave.write(&mut contents);
+        for at in 0..PATHS {
+            let ends = self.links[at].as_deref().filter(|link| link.is_believed()).map(Link::ends);
+            if let (Some(path), Some(ends)) = (PathId::new(at as u8), ends) {
+                self.send_control(now, path, ends, &contents, 0);
+            }
+        }
+    }
+
+    pub(crate) fn link_mut(&mut self, path: PathId) -> Option<&mut Link> {
+        self.links[path.index()].as_deref_mut()
+    }
+
+    pub(crate) fn link(&self, path: PathId) -> Option<&Link> {
+        self.links[path.index()].as_deref()
+    }
+
+    pub(crate) fn remove_link(&mut self, now: Instant, path: PathId) {
+        if let Some(mut link) = self.links[path.index()].take() {
+            self.again.extend(link.sender.give_up(now));
+        }
+    }
+
+    /// Its interface works, or does not.
+    pub(crate) fn set_link_up(&mut self, now: Instant, path: PathId, is_up: bool) {
+        let Some(link) = self.links[path.index()].as_deref_mut() else { return };
+        link.set_up(now, is_up);
+        if !is_up {
+            self.again.extend(link.sender.give_up(now));
+        }
+    }
+
+    /// Paths that may carry data: others only if no better one is there.
+    pub(super) fn usable(&self) -> impl Iterator<Item = (usize, &Link)> + Clone {
+        let of_links = || self.links.iter().enumerate().filter_map(|(at, link)| Some((at, link.as_deref()?)));
+        let best =
+            of_links().filter(|(_, link)| link.is_usable()).map(|(_, link)| link.settings.backup).min();
+        of_links().filter(move |(_, link)| link.is_usable() && Some(link.settings.backup) == best)
+    }
+
+    pub(super) fn is_busy(&self, now: Instant) -> bool {
+        self.data_at.is_some_and(|at| now.since(at) < ACTIVE)
+    }
+
+    /// A packet for the peer.
+    ///
+    /// `frame` is the packet behind room for the header.
+    pub(crate) fn handle_packet(&mut self, now: Instant, inner: &InnerPacket, frame: Box<[u8]>) {
+        self.data_at = Some(now);
+        if self.sessions.for_paths(now).is_none() {
+            self.plain.push_back(frame);
+            if self.plain.len() > MOST_EARLY {
+                self.plain.pop_front();
+                self.counts.dropped += 1;
+            }
+            if self.sessions.current(now).is_none() {
+                self.sessions.want_handshake(now);
+            }
+            return;
+        }
+        let flow = inner.flow(self.shared.flow_key);
+        match self.rules.policy(inner) {
+            FlowPolicy::Aggregate => self.waiting.push(now, flow, frame),
+            FlowPolicy::LowLatency => {
+                self.urgent.push_back((flow, frame));
+                if self.urgent.len() > MOST_URGENT {
+                    self.urgent.pop_front();
+                    self.counts.dropped += 1;
+                }
+            }
+            FlowPolicy::Redundant => self.copy(flow, frame),
+            FlowPolicy::Pinned(path) => self.pin(path, flow, frame),
+        }
+    }
+
+    pub(super) fn copy(&mut self, flow: u8, mut frame: Box<[u8]>) {
+        let sequence = take_number(&mut self.copied, flow);
+        DataHeader { order: Order::FirstCopy, flow, sequence, time: None }.write(&mut frame);
+        let mut taken = false;
+        for link in self.links.iter_mut().flatten().filter(|link| link.is_usable()) {
+            taken |= link.push_own(frame.clone());
+        }
+        self.counts.dropped += u64::from(!taken);
+    }
+
+    pub(super) fn pin(&mut self, path: PathId, flow: u8, mut frame: Box<[u8]>) {
+        DataHeader { order: Order::Free, flow, sequence: Sequence::default(), time: None }.write(&mut frame);
+        let taken = self.link_mut(path).is_some_and(|link| link.is_usable() && link.push_own(frame));
+        self.counts.dropped += u64::from(!taken);
+    }
+
+    /// Something happens when it is `now` at the latest.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        let busy = self.data_at.is_some();
+        let links = self.links.iter().flatten().filter(|link| link.is_up()).flat_map(|link| {
+            let probe = self.instance.map(|_| link.probe_due(busy));
+            [probe, link.sender.silent_at(), link.receiver.due_at()]
+        });
+        let keepalive = self.keepalive_at();
+        links
+            .chain([
+                self.sessions.next_timeout(),
+                self.resequencer.next_deadline(),
+                keepalive,
+                self.send_at(),
+            ])
+            .flatten()
+            .min()
+    }
+
+    /// When a path lets the next packet go that waits.
+    pub(super) fn send_at(&self) -> Option<Instant> {
+        let own =
+            self.links.iter().flatten().filter(|link| link.has_own() && link.sender.window_left_bytes() > 0);
+        let own = own.map(|link| link.sender.paced_until());
+        if self.waiting.is_empty() && self.again.is_empty() {
+            return own.min();
+        }
+        own.chain(schedule::next_chance(self.usable(), self.waiting_bytes() as u64)).min()
+    }
+
+    /// A stock peer wants a sign of life after data that asked for none (WireGuard §6.5).
+    fn keepalive_at(&self) -> Option<Instant> {
+        let received = self.plain_received_at?;
+        self.plain_sent_at.is_none_or(|sent| sent < received).then(|| received + Duration::from_secs(10))
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant, deliver: &mut dyn FnMut(&[u8])) -> Vec<Index> {
+        let counts = &mut self.counts;
+        self.resequencer.handle_timeout(now, &mut |packet| {
+            counts.received += 1;
+            deliver(packet);
+        });
+        for link in self.links.iter_mut().flatten() {
+            if link.sender.silent_at().is_some_and(|at| at <= now) {
+                let contents = link.sender.give_up(now);
+                self.counts.sent_again += contents.len() as u64;
+                self.again.extend(contents);
+                link.ask_now(now);
+            }
+        }
+        self.look_for_life(now);
+        if self.keepalive_at().is_some_and(|at| at <= now) {
+            self.plain.push_back(Box::default());
+            self.plain_received_at = None;
+        }
+        let is_active = self.is_busy(now) || self.has_links();
+        self.sessions.handle_timeout(now, is_active)
+    }
+
+    pub(super) fn has_links(&self) -> bool {
+        self.links.iter().flatten().any(|link| link.is_up())
+    }
+
+    /// With all paths silent for long, the peer may have begun anew and know nothing of our keys.
+    pub(super) fn look_for_life(&mut self, now: Instant) {
+        if self.instance.is_none() || !self.has_links() || self.usable().next().is_some() {
+            self.asked_since = None;
+            return;
+        }
+        let since = *self.asked_since.get_or_insert(now);
+        if now.since(since) >= MOST_SILENCE {
+            self.sessions.want_handshake(now);
+        }
+    }
+
+    pub(crate) fn counts(&self) -> PeerCounts {
+        PeerCounts {
+            dropped: self.counts.dropped + self.waiting.dropped(),
+            handshakes: self.sessions.handshakes(),
+            ..self.counts
+        }
+    }
+
+    pub(crate) fn resequencer(&self) -> &Resequencer {
+        &self.resequencer
+    }
+
+    pub(crate) fn plain_ends(&self) -> Option<PathEnds> {
+        self.plain_ends
+    }
+
+    /// The peer speaks of paths.
+    pub(crate) fn knows_paths(&self) -> bool {
+        self.instance.is_some()
+    }
+
+    /// Bytes that wait for a path.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.waiting.bytes() + self.again.iter().map(|frame| frame.len()).sum::<usize>()
+    }
+
+    /// A datagram to send as it is.
+    pub(crate) fn push_ready(&mut self, ends: PathEnds, datagram: Vec<u8>) {
+        self.ready.push_back((ends, datagram));
+    }
+
+    /// All places where the peer may be: one datagram each.
+    pub(crate) fn all_ends(&self) -> Vec<PathEnds> {
+        let mut ends: Vec<_> =
+            self.links.iter().flatten().filter(|link| link.is_up()).map(|link| link.ends()).collect();
+        if ends.is_empty() {
+            ends.extend(self.plain_ends);
+        }
+        ends
+    }
+
+    /// Where the handshake, or plain data, came from.
+    pub(crate) fn set_plain_ends(&mut self, ends: PathEnds) {
+        self.plain_ends = Some(ends);
+    }
+
+    pub(super) fn transmit(ends: PathEnds, len_bytes: usize) -> Transmit {
+        Transmit { local: ends.local, remote: ends.remote, len_bytes, segment_bytes: None }
+    }
+}
+
+/// The next number of a flow.
+pub(super) fn take_number(numbers: &mut Vec<Sequence>, flow: u8) -> Sequence {
+    if numbers.is_empty() {
+        numbers.resize(256, Sequence::default());
+    }
+    let number = &mut numbers[usize::from(flow)];
+    let taken = *number;
+    *number = taken.next();
+    taken
+}
