@@ -196,8 +196,10 @@ impl Tunnel {
 /// The one place that knows our own command and its configuration: two files, and a process for each.
 fn start_polypath(program: &Path, testbed: &Testbed, side: Side, folder: &Path) -> io::Result<End> {
     let (own, peer) = (keys(side), keys(opposite(side)));
+    // The client calls, over all paths.
+    let paths = if side == Side::Client { testbed.paths() } else { 0 };
     let endpoints: Vec<String> =
-        (0..testbed.paths()).map(|path| format!("\"{}:{PORT}\"", outer(opposite(side), path))).collect();
+        (0..paths).map(|path| format!("\"{}:{PORT}\"", outer(opposite(side), path))).collect();
     let configuration = format!(
         "[interface]\nname = \"{}\"\nprivate-key = \"{}\"\naddresses = [\"{}/{PREFIX_LENGTH}\"]\nlisten-port = {PORT}\nmtu = {MTU_BYTES}\n\n\
          [[peers]]\npublic-key = \"{}\"\nendpoints = [{}]\nallowed-ips = [\"{}/{PREFIX_LENGTH}\"]\n",
