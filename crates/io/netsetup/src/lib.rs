@@ -47,7 +47,7 @@ use polypath_system::{Namespace, Netlink, SystemState, conntrack};
 use record::Record;
 use socket2::{Domain, Protocol, Socket, Type};
 use variables::SharedVariables;
-pub(crate) use watch::Watch;
+pub use watch::Watch;
 
 /// What became of the paths when the network changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

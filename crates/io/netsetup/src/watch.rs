@@ -12,7 +12,7 @@ const QUIET: Duration = Duration::from_millis(100);
 
 /// Tells when the network has changed.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub struct Watch {
     changes: tokio::sync::mpsc::Receiver<()>,
     tasks: [tokio::task::AbortHandle; 2],
 }
@@ -21,7 +21,7 @@ impl Watch {
     /// Watches a namespace.
     ///
     /// Must be called within a tokio runtime.
-    pub(crate) fn new(namespace: &Namespace) -> io::Result<Self> {
+    pub fn new(namespace: &Namespace) -> io::Result<Self> {
         let groups = [
             MulticastGroup::Link,
             MulticastGroup::Ipv4Ifaddr,
@@ -46,7 +46,7 @@ impl Watch {
     }
 
     /// Waits until something has changed and nothing more follows at once. None if the system tells no more.
-    pub(crate) async fn changed(&mut self) -> Option<()> {
+    pub async fn changed(&mut self) -> Option<()> {
         self.changes.recv().await?;
         while let Ok(Some(())) = tokio::time::timeout(QUIET, self.changes.recv()).await {}
         Some(())

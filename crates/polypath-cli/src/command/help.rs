@@ -195,6 +195,24 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         ],
     ),
     ("polypath soak", ["polypath soak --count 1000", "polypath soak --seed 7 --trace packets.txt"]),
+    (
+        "polypath tunnel",
+        ["polypath tunnel keygen server.toml --endpoint vpn.example.org", "polypath tunnel up laptop.toml"],
+    ),
+    (
+        "polypath tunnel add-peer",
+        [
+            "polypath tunnel add-peer server.toml --label laptop --out laptop.toml",
+            "polypath tunnel add-peer server.toml --wireguard --out phone.conf",
+        ],
+    ),
+    ("polypath tunnel down", ["polypath tunnel down", "polypath tunnel down polypath-vpn"]),
+    (
+        "polypath tunnel keygen",
+        ["polypath tunnel keygen server.toml --endpoint vpn.example.org", "polypath tunnel keygen"],
+    ),
+    ("polypath tunnel status", ["polypath tunnel status", "polypath tunnel status polypath-vpn --json"]),
+    ("polypath tunnel up", ["polypath tunnel up server.toml", "polypath tunnel up laptop.toml --quiet"]),
 ];
 
 /// What the value of an option is called, whichever command has it.

@@ -126,6 +126,8 @@ mod transfer_page;
 #[cfg(feature = "full")]
 mod transfer_report;
 #[cfg(feature = "full")]
+mod tunnel;
+#[cfg(feature = "full")]
 mod uplink_names;
 #[cfg(feature = "full")]
 mod url_list;

@@ -1,0 +1,120 @@
+//! The socket by which a running tunnel is asked and ended: one line in, one answer out.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use polypath_system::{in_context, runtime_directory};
+
+/// What names of such sockets begin with.
+const PREFIX: &str = "tunnel-";
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A question is short.
+const MOST_QUESTION_BYTES: u64 = 64;
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    Status,
+    Down,
+}
+
+impl Question {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Down => "down",
+        }
+    }
+}
+
+fn place(name: &str) -> io::Result<PathBuf> {
+    Ok(runtime_directory()?.join(format!("{PREFIX}{name}.sock")))
+}
+
+/// The socket of a tunnel that runs; it vanishes with this.
+pub(super) struct Control {
+    path: PathBuf,
+    listener: UnixListener,
+}
+
+impl Control {
+    /// Offers it. One that a killed process left is replaced, one that answers is not.
+    pub(super) fn offer(name: &str) -> io::Result<Self> {
+        let path = place(name)?;
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(directory)
+            .map_err(|error| in_context(format!("{}", directory.display()), error))?;
+        if UnixStream::connect(&path).is_ok() {
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                format!("a tunnel named {name} runs already; `polypath tunnel down {name}` ends it"),
+            ));
+        }
+        let _ = std::fs::remove_file(&path);
+        let listener =
+            UnixListener::bind(&path).map_err(|error| in_context(format!("{}", path.display()), error))?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(Self { path, listener })
+    }
+
+    /// Answers questions until the listener ends.
+    pub(super) fn serve(&self, mut answer: impl FnMut(Question) -> String) {
+        for stream in self.listener.incoming() {
+            let Ok(stream) = stream else { continue };
+            let _ = answer_one(&stream, &mut answer);
+        }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+}
+
+fn answer_one(mut stream: &UnixStream, answer: &mut impl FnMut(Question) -> String) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(MOST_QUESTION_BYTES)).read_line(&mut line)?;
+    let question =
+        [Question::Status, Question::Down].into_iter().find(|question| question.word() == line.trim());
+    if let Some(question) = question {
+        stream.write_all(answer(question).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The names of tunnels that may run.
+pub(super) fn names() -> io::Result<Vec<String>> {
+    let directory = runtime_directory()?;
+    let entries = match std::fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(in_context(format!("{}", directory.display()), error)),
+    };
+    let name = |entry: io::Result<std::fs::DirEntry>| {
+        let name = entry.ok()?.file_name().into_string().ok()?;
+        Some(name.strip_prefix(PREFIX)?.strip_suffix(".sock")?.to_owned())
+    };
+    let mut names: Vec<_> = entries.filter_map(name).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Asks a tunnel. `None` if none of that name runs.
+pub(super) fn ask(name: &str, question: Question) -> io::Result<Option<String>> {
+    let mut stream = match UnixStream::connect(place(name)?) {
+        Ok(stream) => stream,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("{}\n", question.word()).as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(Some(answer))
+}

@@ -1,0 +1,334 @@
+//! The file of one end.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use polypath_tunnel::key::{PresharedKey, PrivateKey, PublicKey};
+use polypath_tunnel::{EngineConfig, FlowPolicy, Network, PathId, Rule};
+use serde::{Deserialize, Serialize};
+
+use super::super::Failure;
+
+/// Where peers are reached, unless an endpoint says otherwise.
+pub(super) const PORT: u16 = 51_820;
+/// The device.
+pub(super) const NAME: &str = "polypath-vpn";
+
+/// As it is written.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct File {
+    pub(super) interface: Interface,
+    #[serde(default, skip_serializing_if = "Uplinks::is_default")]
+    pub(super) uplinks: Uplinks,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) peers: Vec<Peer>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) rules: Vec<RuleText>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Interface {
+    pub(super) private_key: String,
+    pub(super) addresses: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) listen_port: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) mtu: Option<u32>,
+    /// Where `add-peer` tells peers to call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) endpoints: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Uplinks {
+    #[serde(default)]
+    pub(super) only: Vec<String>,
+    #[serde(default)]
+    pub(super) backup: Vec<String>,
+}
+
+impl Uplinks {
+    fn is_default(&self) -> bool {
+        self.only.is_empty() && self.backup.is_empty()
+    }
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Peer {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<String>,
+    pub(super) public_key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) preshared_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) endpoints: Vec<String>,
+    #[serde(default)]
+    pub(super) allowed_ips: Vec<String>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct RuleText {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dscp: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    protocol: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ports: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    network: Option<String>,
+    policy: String,
+}
+
+/// An address inside, and how many bits its network has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) address: IpAddr,
+    pub(super) prefix_bits: u8,
+}
+
+/// A peer, understood.
+#[derive(Debug)]
+pub(super) struct PeerPlan {
+    pub(super) name: Option<String>,
+    pub(super) public_key: PublicKey,
+    pub(super) preshared_key: PresharedKey,
+    pub(super) endpoints: Vec<String>,
+    pub(super) allowed_ips: Vec<Network>,
+}
+
+/// The file, understood.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) private_key: PrivateKey,
+    pub(super) name: String,
+    pub(super) addresses: Vec<Address>,
+    pub(super) listen_port: Option<u16>,
+    pub(super) mtu_bytes: u32,
+    pub(super) uplinks: Uplinks,
+    pub(super) peers: Vec<PeerPlan>,
+    pub(super) rules: Vec<Rule>,
+}
+
+impl File {
+    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+        toml::from_str(&text).map_err(|error| {
+            let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+            Failure::Input(format!("{}, line {line}: {}", path.display(), error.message()))
+        })
+    }
+
+    /// What it means; the message says what is wrong and where.
+    pub(super) fn plan(self, path: &Path) -> Result<Plan, Failure> {
+        let at = |place: &str, error: &dyn std::fmt::Display| {
+            Failure::Input(format!("{}, {place}: {error}", path.display()))
+        };
+        let interface = self.interface;
+        let private_key =
+            interface.private_key.parse().map_err(|error| at("interface.private-key", &error))?;
+        let addresses: Vec<_> = interface
+            .addresses
+            .iter()
+            .map(|text| parse_address(text).ok_or_else(|| at("interface.addresses", &not_an_address(text))))
+            .collect::<Result<_, _>>()?;
+        let mtu_bytes = interface.mtu.unwrap_or(EngineConfig::MTU_BYTES as u32);
+        if !(1280..=9000).contains(&mtu_bytes) {
+            return Err(at("interface.mtu", &format!("{mtu_bytes} is not possible: expected 1280 to 9000")));
+        }
+        let mut peers = Vec::new();
+        for (number, peer) in self.peers.into_iter().enumerate() {
+            let place = |field: &str| format!("peers[{number}].{field}");
+            let preshared_key = peer.preshared_key.as_deref().map(str::parse).transpose();
+            let allowed_ips = peer.allowed_ips.iter().map(|text| text.parse()).collect::<Result<_, _>>();
+            for text in &peer.endpoints {
+                check_endpoint(text).map_err(|error| at(&place("endpoints"), &error))?;
+            }
+            peers.push(PeerPlan {
+                public_key: peer.public_key.parse().map_err(|error| at(&place("public-key"), &error))?,
+                preshared_key: preshared_key
+                    .map_err(|error| at(&place("preshared-key"), &error))?
+                    .unwrap_or_default(),
+                allowed_ips: allowed_ips.map_err(|error| at(&place("allowed-ips"), &error))?,
+                endpoints: peer.endpoints,
+                name: peer.name,
+            });
+        }
+        let rules = self.rules.iter().enumerate();
+        let rules = rules
+            .map(|(number, rule)| rule.parse().map_err(|error| at(&format!("rules[{number}]"), &error)))
+            .collect::<Result<_, _>>()?;
+        Ok(Plan {
+            private_key,
+            name: interface.name.unwrap_or_else(|| NAME.to_owned()),
+            addresses,
+            listen_port: interface.listen_port,
+            mtu_bytes,
+            uplinks: self.uplinks,
+            peers,
+            rules,
+        })
+    }
+}
+
+fn not_an_address(text: &str) -> String {
+    format!("{text:?} is no address with a prefix: expected one like 10.99.0.1/24")
+}
+
+pub(super) fn parse_address(text: &str) -> Option<Address> {
+    let (address, prefix) = text.split_once('/')?;
+    let (address, prefix_bits) = (address.parse().ok()?, prefix.parse().ok()?);
+    Network::new(address, prefix_bits)?;
+    Some(Address { address, prefix_bits })
+}
+
+/// Splits an endpoint into a host and a port.
+fn split_endpoint(text: &str) -> Result<(String, u16), String> {
+    let mistake =
+        || format!("{text:?} is no endpoint: expected a host, and maybe a port, like vpn.example.org:51820");
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok((address.ip().to_string(), address.port()));
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok((address.to_string(), PORT));
+    }
+    match text.split_once(':') {
+        None if !text.is_empty() && !text.contains(char::is_whitespace) => Ok((text.to_owned(), PORT)),
+        Some((host, port)) if !host.is_empty() => Ok((host.to_owned(), port.parse().map_err(|_| mistake())?)),
+        _ => Err(mistake()),
+    }
+}
+
+fn check_endpoint(text: &str) -> Result<(), String> {
+    split_endpoint(text).map(|_| ())
+}
+
+/// The addresses of an endpoint; names are looked up.
+pub(super) fn resolve(text: &str) -> Result<Vec<SocketAddr>, String> {
+    let (host, port) = split_endpoint(text)?;
+    let found = (host.as_str(), port).to_socket_addrs();
+    found.map(Iterator::collect).map_err(|error| format!("{host} was not found: {error}"))
+}
+
+/// An endpoint with its port.
+pub(super) fn with_port(text: &str, port: u16) -> String {
+    match (text.parse::<SocketAddr>(), text.parse::<IpAddr>()) {
+        (Ok(_), _) => text.to_owned(),
+        (_, Ok(address)) => SocketAddr::new(address, port).to_string(),
+        _ if text.contains(':') => text.to_owned(),
+        _ => format!("{text}:{port}"),
+    }
+}
+
+impl RuleText {
+    fn parse(&self) -> Result<Rule, String> {
+        let network = self.network.as_deref().map(str::parse).transpose();
+        Ok(Rule {
+            dscp: self
+                .dscp
+                .map(|dscp| if dscp < 64 { Ok(dscp) } else { Err("dscp: expected 0 to 63") })
+                .transpose()?,
+            protocol: self.protocol.as_deref().map(parse_protocol).transpose()?,
+            ports: self.ports.as_deref().map(parse_ports).transpose()?,
+            network: network.map_err(|error: polypath_tunnel::NetworkError| error.to_string())?,
+            policy: parse_policy(&self.policy)?,
+        })
+    }
+}
+
+fn parse_protocol(text: &str) -> Result<u8, String> {
+    match text {
+        "tcp" => Ok(6),
+        "udp" => Ok(17),
+        "icmp" => Ok(1),
+        "icmpv6" => Ok(58),
+        "sctp" => Ok(132),
+        _ => text.parse().map_err(|_| {
+            format!("protocol: {text:?} is none: expected tcp, udp, icmp, icmpv6, sctp or a number")
+        }),
+    }
+}
+
+fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let mistake = || format!("ports: {text:?} are none: expected a port or two, like 443 or 5000-5100");
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (first.trim().parse(), last.trim().parse());
+    let (Ok(first), Ok(last)) = (first, last) else { return Err(mistake()) };
+    if first > last { Err(mistake()) } else { Ok(first..=last) }
+}
+
+fn parse_policy(text: &str) -> Result<FlowPolicy, String> {
+    match text {
+        "aggregate" => Ok(FlowPolicy::Aggregate),
+        "low-latency" => Ok(FlowPolicy::LowLatency),
+        "redundant" => Ok(FlowPolicy::Redundant),
+        _ => text
+            .strip_prefix("pinned:")
+            .and_then(|number| PathId::new(number.parse().ok()?))
+            .map(FlowPolicy::Pinned)
+            .ok_or_else(|| {
+                format!("policy: {text:?} is none: expected aggregate, low-latency, redundant, or pinned: and a path's number")
+            }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(text: &str) -> Result<Plan, String> {
+        let file: File = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        file.plan(Path::new("t.toml")).map_err(|failure| match failure {
+            Failure::Input(message) | Failure::Run(message) => message,
+            Failure::Exit(_) => String::new(),
+        })
+    }
+
+    const KEY: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
+
+    #[test]
+    fn a_whole_file_is_understood() {
+        let text = format!(
+            "[interface]\nprivate-key = \"{KEY}\"\naddresses = [\"10.99.0.2/24\", \"fd77::2/64\"]\n\
+             [uplinks]\nbackup = [\"wwan0\"]\n\
+             [[peers]]\npublic-key = \"{KEY}\"\nendpoints = [\"vpn.example.org\", \"[2001:db8::1]:9\"]\nallowed-ips = [\"0.0.0.0/0\"]\n\
+             [[rules]]\nports = \"5000-5100\"\nprotocol = \"udp\"\npolicy = \"redundant\"\n"
+        );
+        let plan = plan(&text).unwrap();
+        assert_eq!((plan.mtu_bytes, plan.addresses.len(), plan.name.as_str()), (1400, 2, NAME));
+        assert_eq!(plan.rules[0].ports, Some(5000..=5100));
+        assert_eq!(split_endpoint(&plan.peers[0].endpoints[0]), Ok(("vpn.example.org".into(), PORT)));
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_place() {
+        let interface = format!("[interface]\nprivate-key = \"{KEY}\"\naddresses = [\"10.0.0.1/24\"]\n");
+        for (text, expected) in [
+            ("[interface]\nprivate-key = \"abc\"\naddresses = []\n".to_owned(), "interface.private-key"),
+            (interface.replace("/24", ""), "interface.addresses"),
+            (format!("{interface}mtu = 100\n"), "interface.mtu"),
+            (format!("{interface}[[peers]]\npublic-key = \"x\"\n"), "peers[0].public-key"),
+            (format!("{interface}[[rules]]\npolicy = \"fast\"\n"), "rules[0]"),
+            (format!("{interface}colour = 1\n"), "unknown field `colour`"),
+        ] {
+            let message = plan(&text).unwrap_err();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn endpoints_get_their_port() {
+        assert_eq!(with_port("10.0.0.1", 7), "10.0.0.1:7");
+        assert_eq!(with_port("2001:db8::1", 7), "[2001:db8::1]:7");
+        assert_eq!(with_port("host:9", 7), "host:9");
+        assert_eq!(with_port("host", 7), "host:7");
+    }
+}

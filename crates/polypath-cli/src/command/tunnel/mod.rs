@@ -1,0 +1,83 @@
+//! `polypath tunnel`.
+
+mod control;
+mod file;
+mod make;
+mod routes;
+mod status;
+mod up;
+mod uplinks;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Failure;
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// Write the file of a new end, with a key of its own; without a file, print a key and its public half
+    Keygen(make::KeygenArguments),
+    /// Add a peer to a server's file, and print the file for the peer
+    AddPeer(make::AddPeerArguments),
+    /// Make the tunnel, and carry packets until SIGINT, SIGTERM or `polypath tunnel down`
+    #[command(after_long_help = FILE_FORMAT)]
+    Up {
+        /// The tunnel's file
+        #[arg(value_name = "CONFIG.toml")]
+        file: PathBuf,
+        /// Say nothing but mistakes
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Show the tunnels of this machine: their peers and paths
+    Status {
+        /// Only this tunnel, by its interface
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a tunnel
+    Down {
+        /// Which one, by its interface; none is needed where only one runs
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
+}
+
+const FILE_FORMAT: &str = "\
+The file:\n\n\
+  [interface]\n  \
+  private-key = \"…\"             # of `polypath tunnel keygen`\n  \
+  addresses = [\"10.99.0.2/24\"]  # inside the tunnel\n  \
+  name = \"polypath-vpn\"         # the device [default: polypath-vpn]\n  \
+  listen-port = 51820           # of who is called [default: any]\n  \
+  mtu = 1400                    # inside [default: 1400]\n\n  \
+  [uplinks]\n  \
+  only = [\"wlan0\", \"wwan0\"]     # [default: all that lead to the peer]\n  \
+  backup = [\"wwan0\"]            # carry data while no other works\n\n  \
+  [[peers]]\n  \
+  public-key = \"…\"\n  \
+  endpoints = [\"vpn.example.org:51820\"]\n  \
+  allowed-ips = [\"10.99.0.0/24\"]\n\n  \
+  [[rules]]                     # the first that fits counts\n  \
+  ports = \"5000-5100\"           # or protocol, dscp, network\n  \
+  policy = \"redundant\"          # aggregate, low-latency, redundant, pinned:0";
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.what {
+        What::Keygen(arguments) => make::keygen(arguments),
+        What::AddPeer(arguments) => make::add_peer(arguments),
+        What::Up { file, quiet } => up::run(file, *quiet),
+        What::Status { name, json } => status::run(name.as_deref(), *json),
+        What::Down { name } => status::down(name.as_deref()),
+    }
+}

@@ -1,0 +1,58 @@
+//! The device's addresses, and what goes through it. All of it vanishes with the device.
+
+use std::io;
+use std::net::IpAddr;
+
+use polypath_system::Netlink;
+use polypath_tunnel::Network;
+
+use super::file::Plan;
+
+/// Gives the device its addresses and routes.
+pub(super) fn set_up(netlink: &Netlink, plan: &Plan) -> io::Result<()> {
+    let name = &plan.name;
+    netlink.set_mtu(name, plan.mtu_bytes)?;
+    for own in &plan.addresses {
+        netlink.add_address(name, own.address, own.prefix_bits)?;
+    }
+    netlink.set_up(name)?;
+    let own: Vec<_> =
+        plan.addresses.iter().filter_map(|own| Network::new(own.address, own.prefix_bits)).collect();
+    let wanted = plan.peers.iter().flat_map(|peer| &peer.allowed_ips);
+    for network in wanted.filter(|network| !own.iter().any(|own| covers(own, network))) {
+        for part in parts(*network) {
+            netlink.add_route(name, (part.address(), part.prefix_bits()), None, None)?;
+        }
+    }
+    Ok(())
+}
+
+fn covers(own: &Network, other: &Network) -> bool {
+    own.prefix_bits() <= other.prefix_bits() && own.contains(other.address())
+}
+
+/// A default route is two halves, so that the one that is there stays as it is.
+fn parts(network: Network) -> Vec<Network> {
+    if network.prefix_bits() > 0 {
+        return vec![network];
+    }
+    let halves: [IpAddr; 2] = match network.address() {
+        IpAddr::V4(_) => [[0, 0, 0, 0].into(), [128, 0, 0, 0].into()],
+        IpAddr::V6(_) => [[0_u16; 8].into(), [0x8000, 0, 0, 0, 0, 0, 0, 0].into()],
+    };
+    halves.into_iter().filter_map(|half| Network::new(half, 1)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_default_route_is_two_halves() {
+        let parts =
+            |text: &str| parts(text.parse().unwrap()).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(parts("0.0.0.0/0"), ["0.0.0.0/1", "128.0.0.0/1"]);
+        assert_eq!(parts("::/0"), ["::/1", "8000::/1"]);
+        assert_eq!(parts("10.0.0.0/8"), ["10.0.0.0/8"]);
+    }
+}

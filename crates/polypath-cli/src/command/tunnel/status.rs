@@ -1,0 +1,226 @@
+//! What tunnels that run are doing.
+
+use std::time::{Duration as SystemDuration, Instant};
+
+use polypath_tunnel::{PeerStatus, ResequencerCounts};
+use polypath_units::Duration;
+use serde::{Deserialize, Serialize};
+
+use super::super::{Failure, print_json, print_line};
+use super::control::{Question, ask, names};
+
+/// A tunnel ends within this, unless it hangs.
+const MOST_WAIT: SystemDuration = SystemDuration::from_secs(5);
+
+/// A tunnel at a moment; also what `--json` prints.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct TunnelReport {
+    pub(super) name: String,
+    pub(super) public_key: String,
+    pub(super) listen_port: Option<u16>,
+    pub(super) peers: Vec<PeerReport>,
+    pub(super) dropped: Dropped,
+}
+
+/// What belonged to no peer, in datagrams or packets.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Dropped {
+    pub(super) malformed: u64,
+    pub(super) unknown_session: u64,
+    pub(super) refused_handshakes: u64,
+    pub(super) replayed_handshakes: u64,
+    pub(super) unknown_peers: u64,
+    pub(super) no_peer: u64,
+    pub(super) too_long: u64,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct PeerReport {
+    name: Option<String>,
+    public_key: String,
+    /// `polypath` or `wireguard`; none before the first handshake.
+    kind: Option<String>,
+    keys_age_seconds: Option<f64>,
+    endpoint: Option<String>,
+    sent_packets: u64,
+    received_packets: u64,
+    dropped_packets: u64,
+    sent_again_packets: u64,
+    foreign_packets: u64,
+    replayed_packets: u64,
+    not_authentic_packets: u64,
+    late_packets: u64,
+    missing_packets: u64,
+    waiting_bytes: usize,
+    held_bytes: usize,
+    paths: Vec<PathReport>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct PathReport {
+    number: usize,
+    interface: Option<String>,
+    remote: String,
+    state: String,
+    rtt_ms: Option<f64>,
+    rate_mbps: f64,
+    sent_bytes: u64,
+    received_bytes: u64,
+    lost_packets: u64,
+    silent_seconds: Option<f64>,
+}
+
+impl PeerReport {
+    pub(super) fn new(
+        name: Option<String>,
+        status: &PeerStatus,
+        interface: impl Fn(polypath_tunnel::PathId) -> Option<String>,
+    ) -> Self {
+        let (counts, order) = (&status.counts, &status.order);
+        let ResequencerCounts { late, missing, .. } = *order;
+        let kind = status.keys_age.map(|_| if status.knows_paths { "polypath" } else { "wireguard" });
+        Self {
+            name,
+            public_key: status.key.to_string(),
+            kind: kind.map(str::to_owned),
+            keys_age_seconds: status.keys_age.map(Duration::as_secs_f64),
+            endpoint: status.plain_remote.map(|remote| remote.to_string()),
+            sent_packets: counts.sent,
+            received_packets: counts.received,
+            dropped_packets: counts.dropped,
+            sent_again_packets: counts.sent_again,
+            foreign_packets: counts.foreign,
+            replayed_packets: counts.replayed,
+            not_authentic_packets: counts.not_authentic,
+            late_packets: late,
+            missing_packets: missing,
+            waiting_bytes: status.waiting_bytes,
+            held_bytes: status.held_bytes,
+            paths: status
+                .paths
+                .iter()
+                .map(|path| PathReport {
+                    number: path.id.index(),
+                    interface: interface(path.id),
+                    remote: path.remote.to_string(),
+                    state: state_of(path).to_owned(),
+                    rtt_ms: path.srtt.map(Duration::as_millis_f64),
+                    rate_mbps: path.rate.as_mbps_f64(),
+                    sent_bytes: path.sent.1,
+                    received_bytes: path.received.1,
+                    lost_packets: path.sent.2,
+                    silent_seconds: path.silent_for.map(Duration::as_secs_f64),
+                })
+                .collect(),
+        }
+    }
+}
+
+fn state_of(path: &polypath_tunnel::PathStatus) -> &'static str {
+    match path {
+        _ if !path.is_up => "down",
+        _ if !path.is_believed => "asked",
+        _ if !path.is_usable => "silent",
+        _ if path.is_backup => "backup",
+        _ => "used",
+    }
+}
+
+pub(super) fn run(name: Option<&str>, is_json: bool) -> Result<(), Failure> {
+    let asked = match name {
+        Some(name) => vec![name.to_owned()],
+        None => names().map_err(Failure::run)?,
+    };
+    let mut reports: Vec<TunnelReport> = Vec::new();
+    for one in &asked {
+        // One that ends just now says nothing.
+        if let Some(answer) =
+            ask(one, Question::Status).map_err(Failure::run)?.filter(|text| !text.is_empty())
+        {
+            reports.push(serde_json::from_str(&answer).map_err(Failure::run)?);
+        }
+    }
+    if let (Some(name), true) = (name, reports.is_empty()) {
+        return Err(Failure::Run(format!("no tunnel named {name} runs")));
+    }
+    if is_json {
+        return print_json(&reports);
+    }
+    if reports.is_empty() {
+        return print_line("no tunnel runs");
+    }
+    reports.iter().try_for_each(|report| print_line(&words(report)))
+}
+
+/// The socket goes last.
+fn wait_for_end(name: &str) -> Result<(), Failure> {
+    let begin = Instant::now();
+    while names().map_err(Failure::run)?.iter().any(|running| running == name) {
+        if begin.elapsed() > MOST_WAIT {
+            return Err(Failure::Run(format!(
+                "{name} was told to end, and still runs after {} s",
+                MOST_WAIT.as_secs()
+            )));
+        }
+        std::thread::sleep(SystemDuration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn words(report: &TunnelReport) -> String {
+    use std::fmt::Write;
+
+    let mut text = format!("{}: public key {}", report.name, report.public_key);
+    if let Some(port) = report.listen_port {
+        let _ = write!(text, ", UDP port {port}");
+    }
+    for peer in &report.peers {
+        let name = peer.name.as_deref().unwrap_or(&peer.public_key);
+        let _ = match (&peer.kind, peer.keys_age_seconds) {
+            (Some(kind), Some(age)) => write!(text, "\n\n  {name}: {kind}, keys {age:.0} s old"),
+            _ => write!(text, "\n\n  {name}: no handshake yet"),
+        };
+        let _ = write!(
+            text,
+            "\n    packets: {} sent, {} received, {} dropped, {} sent again, {} late, {} missing",
+            peer.sent_packets,
+            peer.received_packets,
+            peer.dropped_packets,
+            peer.sent_again_packets,
+            peer.late_packets,
+            peer.missing_packets
+        );
+        for path in &peer.paths {
+            let interface = path.interface.as_deref().unwrap_or("path");
+            let _ = write!(text, "\n    {} {interface} to {}: {}", path.number, path.remote, path.state);
+            if let Some(rtt) = path.rtt_ms {
+                let _ = write!(text, ", {rtt:.1} ms, {:.1} Mbit/s", path.rate_mbps);
+            }
+            let _ = write!(
+                text,
+                ", {} bytes sent, {} received, {} packets lost",
+                path.sent_bytes, path.received_bytes, path.lost_packets
+            );
+        }
+    }
+    text
+}
+
+pub(super) fn down(name: Option<&str>) -> Result<(), Failure> {
+    let running = names().map_err(Failure::run)?;
+    let name = match (name, running.as_slice()) {
+        (Some(name), _) => name,
+        (None, [only]) => only,
+        (None, []) => return Err(Failure::Run("no tunnel runs".to_owned())),
+        (None, several) => {
+            return Err(Failure::Input(format!(
+                "several tunnels run: expected one of {}",
+                several.join(", ")
+            )));
+        }
+    };
+    match ask(name, Question::Down).map_err(Failure::run)? {
+        Some(_) => wait_for_end(name),
+        None => Err(Failure::Run(format!("no tunnel named {name} runs"))),
+    }
+}
