@@ -1,7 +1,7 @@
 //! The tunnels that are compared: how each is found, started and ended. Those with one path have the first, which is the best one.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -214,7 +214,17 @@ fn start_polypath(program: &Path, testbed: &Testbed, side: Side, folder: &Path) 
     fs::write(&file, configuration)?;
     let mut command = Command::new(program);
     command.args(["tunnel", "up"]).arg(file);
-    End::spawn(command, testbed.namespace(side), None, &said(side, folder))
+    let namespace = testbed.namespace(side);
+    let mut end = End::spawn(command, namespace, None, &said(side, folder))?;
+    // It gives its device the address itself.
+    let started = Instant::now();
+    while let Err(error) = namespace.run(|| UdpSocket::bind((inner(side), 0)))? {
+        if started.elapsed() > PATIENCE {
+            return Err(end.explain(error));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(end)
 }
 
 fn said(side: Side, folder: &Path) -> PathBuf {
