@@ -26,6 +26,10 @@ use polypath_units::named::{Kind, Named};
 use crate::aggregator::Aggregator;
 use crate::nama::{Equalizing, Nama, NamaSettings};
 use crate::split::{PathView, Split};
+use crate::united::United;
+
+/// The laboratory's paths carry longer datagrams than 1500 bytes.
+const UNITED_MTU_BYTES: usize = 1_500;
 
 /// An aggregator by name. Both ends are made by the same.
 pub type Aggregation = Named<Aggregations>;
@@ -83,6 +87,8 @@ impl Kind for Aggregations {
             ("1 to 65535", |slots| slots > 0),
             |paths, slots| Box::new(Nama::new(fixed(vector(slots), Equalizing::Off), paths)),
         ),
+        // Ours: encrypted, with congestion control for each path, and order at the receiver.
+        Aggregation::new("tunnel", |paths| Box::new(United::new(paths.len(), UNITED_MTU_BYTES))),
         Aggregation::new("round-robin", |paths| {
             Box::new(Nama::new(fixed(by_turns(), Equalizing::Off), paths))
         }),

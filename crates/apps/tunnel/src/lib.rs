@@ -51,6 +51,7 @@ mod resequencer;
 mod rules;
 pub mod split;
 mod transmit;
+mod united;
 
 pub use allowed_ips::{Network, NetworkError};
 pub use engine::{
