@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 to 2, and 0x80 if a time follows | an IP packet | flow 1, sequence 3, time 4 if there is one, the packet |
 //! | 0x10 | acknowledgment | session 3, largest 4, delay 4 (µs), ranges 1, then for each: length 2, gap 2 |
-//! | 0x11 | probe | token 8, then padding |
+//! | 0x11 | probe | token 8, whether the path is a backup 1, then padding |
 //! | 0x12 | answer to a probe | token 8, length of the probe 2 |
 //! | 0x13 | path leaves | |
 //! | 0xf0 | hello, in WireGuard's own datagrams | version 1, instance 8, flags 1 |
@@ -26,8 +26,8 @@ pub(crate) enum Order {
 pub(crate) const MOST_DATA_HEADER_BYTES: usize = 9;
 /// The header without a time.
 pub(crate) const DATA_HEADER_BYTES: usize = 5;
-/// What a token of a probe takes with its frame's first byte.
-pub(crate) const PROBE_BYTES: usize = 9;
+/// Length of a probe without padding.
+pub(crate) const PROBE_BYTES: usize = 10;
 /// Ranges that an acknowledgment can tell of.
 pub(crate) const MOST_RANGES: usize = 24;
 /// Longest frame of control but for padded probes.
@@ -36,7 +36,8 @@ const MOST_CONTROL_BYTES: usize = 13 + 4 * MOST_RANGES;
 
 const TIME_FOLLOWS: u8 = 0x80;
 const ACK: u8 = 0x10;
-const PROBE: u8 = 0x11;
+/// Of a probe, the first byte.
+pub(crate) const PROBE: u8 = 0x11;
 const PROBE_REPLY: u8 = 0x12;
 const LEAVE: u8 = 0x13;
 const HELLO: u8 = 0xf0;
@@ -57,6 +58,11 @@ impl Sequence {
 
     pub(crate) const fn plus(self, count: u32) -> Self {
         Self::new(self.0.wrapping_add(count))
+    }
+
+    /// The rest of a division by a power of two.
+    pub(crate) const fn modulo(self, divisor: u32) -> u32 {
+        self.0 % divisor
     }
 
     /// How far ahead of `other` it is; negative if behind.
@@ -124,6 +130,8 @@ pub(crate) enum Frame {
     Ack(AckFrame),
     Probe {
         token: u64,
+        /// The one who made the path wants it as a backup.
+        is_backup: bool,
     },
     ProbeReply {
         token: u64,
@@ -142,7 +150,10 @@ impl Frame {
         let (&kind, rest) = bytes.split_first()?;
         match kind {
             ACK => parse_ack(rest).map(Self::Ack),
-            PROBE => Some(Self::Probe { token: u64::from_le_bytes(*rest.first_chunk()?) }),
+            PROBE => Some(Self::Probe {
+                token: u64::from_le_bytes(*rest.first_chunk()?),
+                is_backup: *rest.get(8)? != 0,
+            }),
             PROBE_REPLY => Some(Self::ProbeReply {
                 token: u64::from_le_bytes(*rest.first_chunk()?),
                 probe_bytes: u16::from_le_bytes(*rest.get(8..)?.first_chunk()?),
@@ -172,9 +183,10 @@ impl Frame {
                     into.extend_from_slice(&range.gap.to_le_bytes());
                 }
             }
-            Self::Probe { token } => {
+            Self::Probe { token, is_backup } => {
                 into.push(PROBE);
                 into.extend_from_slice(&token.to_le_bytes());
+                into.push(u8::from(*is_backup));
             }
             Self::ProbeReply { token, probe_bytes } => {
                 into.push(PROBE_REPLY);
@@ -240,7 +252,7 @@ mod tests {
         let ack = AckFrame { session: [1, 2, 3], largest: 900, delay_micros: 250, ranges };
         let frames = [
             Frame::Ack(ack),
-            Frame::Probe { token: 7 },
+            Frame::Probe { token: 7, is_backup: true },
             Frame::ProbeReply { token: 7, probe_bytes: 1400 },
             Frame::Leave,
             Frame::Hello { instance: 1 << 40, flags: 1 },

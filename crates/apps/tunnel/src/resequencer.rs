@@ -11,8 +11,12 @@ const FLOWS: usize = 256;
 const MOST_AHEAD: i32 = 1 << 17;
 /// Most that is held, in bytes.
 const MOST_HELD_BYTES: usize = 32 << 20;
-/// Copies of a packet are told apart as far back as this.
+/// Most places for packets that are held, or that are missing before them, of all flows: a peer that leaves large gaps gets no more.
+const MOST_PLACES: usize = 1 << 18;
+/// Copies of a packet that comes over several paths on purpose are told apart as far back as this.
 const COPIES: i32 = 128;
+/// And those of one that was sent again, as its path was taken for silent.
+const REMEMBERED: u32 = 4_096;
 
 #[derive(Debug)]
 struct Held {
@@ -30,6 +34,7 @@ struct Flow {
     deadline: Option<Instant>,
     is_listed: bool,
     copies: Copies,
+    left: Left,
 }
 
 /// Which of the last packets that come in copies came already.
@@ -58,6 +63,27 @@ impl Copies {
     }
 }
 
+/// Which of the numbers before the next one have left.
+#[derive(Debug, Default)]
+struct Left(Vec<u64>);
+
+impl Left {
+    fn set(&mut self, sequence: Sequence, has_left: bool) {
+        if self.0.is_empty() {
+            self.0.resize(REMEMBERED as usize / 64, 0);
+        }
+        let at = sequence.modulo(REMEMBERED);
+        let bit = 1_u64 << (at % 64);
+        let word = &mut self.0[at as usize / 64];
+        if has_left { *word |= bit } else { *word &= !bit }
+    }
+
+    fn has(&self, sequence: Sequence) -> bool {
+        let at = sequence.modulo(REMEMBERED);
+        self.0.get(at as usize / 64).is_some_and(|word| word & (1 << (at % 64)) != 0)
+    }
+}
+
 /// What the resequencer did, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResequencerCounts {
@@ -78,6 +104,7 @@ pub(crate) struct Resequencer {
     /// Flows with a gap.
     waiting: Vec<u8>,
     held_bytes: usize,
+    places: usize,
     counts: ResequencerCounts,
 }
 
@@ -85,7 +112,7 @@ impl Resequencer {
     pub(crate) fn new() -> Self {
         let mut flows = Vec::new();
         flows.resize_with(FLOWS, Flow::default);
-        Self { flows, waiting: Vec::new(), held_bytes: 0, counts: ResequencerCounts::default() }
+        Self { flows, waiting: Vec::new(), held_bytes: 0, places: 0, counts: ResequencerCounts::default() }
     }
 
     /// A packet came, and those before it can come until `deadline`. `leave` gets what may leave now.
@@ -100,28 +127,41 @@ impl Resequencer {
         let flow = &mut self.flows[usize::from(number)];
         let ahead = sequence.ahead_of(flow.next);
         if ahead < 0 && ahead > -MOST_AHEAD {
+            if ahead >= -(REMEMBERED as i32) && flow.left.has(sequence) {
+                self.counts.copies += 1;
+                return;
+            }
+            flow.left.set(sequence, true);
             self.counts.late += 1;
             leave(packet);
             return;
         }
         if ahead == 0 {
             leave(packet);
+            flow.left.set(sequence, true);
             flow.next = sequence.next();
             if !flow.held.is_empty() {
                 flow.held.pop_front();
+                self.places -= 1;
                 self.let_go(number, leave);
             }
             return;
         }
-        if ahead.abs() >= MOST_AHEAD || self.held_bytes + packet.len() > MOST_HELD_BYTES {
+        let more_places = (ahead as usize + 1).saturating_sub(flow.held.len());
+        let is_full =
+            self.held_bytes + packet.len() > MOST_HELD_BYTES || self.places + more_places > MOST_PLACES;
+        if ahead.abs() >= MOST_AHEAD || is_full {
             self.flush(number, leave);
-            self.flows[usize::from(number)].next = sequence.next();
+            let flow = &mut self.flows[usize::from(number)];
+            (flow.next, flow.left) = (sequence.next(), Left::default());
+            flow.left.set(sequence, true);
             leave(packet);
             return;
         }
         let at = ahead as usize;
         if flow.held.len() <= at {
             flow.held.resize_with(at + 1, || None);
+            self.places += more_places;
         }
         if flow.held[at].is_some() {
             self.counts.copies += 1;
@@ -150,12 +190,15 @@ impl Resequencer {
         let flow = &mut self.flows[usize::from(number)];
         while let Some(Some(_)) = flow.held.front() {
             let Some(Some(held)) = flow.held.pop_front() else { break };
+            self.places -= 1;
             self.held_bytes -= held.packet.len();
             flow.held_count -= 1;
+            flow.left.set(flow.next, true);
             flow.next = flow.next.next();
             leave(&held.packet);
         }
         if flow.held_count == 0 {
+            self.places -= flow.held.len();
             flow.held.clear();
             flow.deadline = None;
             flow.is_listed = false;
@@ -175,6 +218,8 @@ impl Resequencer {
         let flow = &mut self.flows[usize::from(number)];
         while let Some(None) = flow.held.front() {
             flow.held.pop_front();
+            self.places -= 1;
+            flow.left.set(flow.next, false);
             flow.next = flow.next.next();
             self.counts.missing += 1;
         }
@@ -260,10 +305,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_sent_again_leaves_once() {
+        let (mut resequencer, mut out) = run(&[0, 1, 3, 1, 0, 3]);
+        resequencer.handle_timeout(DEADLINE, &mut |packet| out.push(packet[0]));
+        for sequence in [3, 2, 2, 4] {
+            handle(&mut resequencer, sequence, &mut out);
+        }
+        assert_eq!(out, [0, 1, 3, 2, 4]);
+        assert_eq!(resequencer.counts().copies, 5);
+    }
+
+    #[test]
     fn another_beginning_is_followed() {
         let (resequencer, out) = run(&[0, 2, 3_000_000, 3_000_001]);
         assert_eq!(out, [0, 2, 3_000_000_u32 as u8, 3_000_001_u32 as u8]);
         assert_eq!(resequencer.held_bytes(), 0);
+    }
+
+    #[test]
+    fn large_gaps_in_all_flows_take_no_more_than_a_bound() {
+        let mut resequencer = Resequencer::new();
+        for round in 0..4_u32 {
+            for flow in 0..=255 {
+                let sequence = Sequence::new(100_000 * (round + 1));
+                resequencer.handle(flow, sequence, &[1], DEADLINE, &mut |_| {});
+            }
+        }
+        assert!(resequencer.places <= MOST_PLACES);
+        resequencer.handle_timeout(DEADLINE, &mut |_| {});
+        assert_eq!((resequencer.places, resequencer.held_bytes), (0, 0));
     }
 
     #[test]
@@ -286,6 +356,7 @@ mod tests {
             let expected: Vec<_> = (0..60).filter(|&sequence| sequence != missing as u8).collect();
             prop_assert_eq!(out, expected);
             prop_assert_eq!(resequencer.held_bytes(), 0);
+            prop_assert_eq!(resequencer.places, 0);
         }
     }
 }

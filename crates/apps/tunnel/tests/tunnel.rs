@@ -48,6 +48,8 @@ fn two_paths_carry_their_sum_in_order() {
         network.delivered[1].iter().filter(|one| one.at >= Instant::from_millis(2_500)).cloned().collect();
     assert!(is_in_order(&numbers(&steady)), "{:?} {:?}", status.order, status.counts);
     assert!(status.order.late < 100, "{:?}", status.order);
+    let all: std::collections::BTreeSet<_> = came.iter().collect();
+    assert_eq!(all.len(), came.len(), "some came twice");
     let lost = f64::from(count - came.len() as u32) / f64::from(count);
     assert!(lost <= 0.001, "{lost} {:#?} {:#?}", sent.counts, sent.paths);
 }
@@ -76,4 +78,60 @@ fn all_paths_may_go_and_come_back() {
     (0..2).for_each(|path| network.set_up(path, true));
     network.run_until(Instant::from_secs(46));
     assert!(network.delivered[1].len() > before + 500, "{}", network.delivered[1].len() - before);
+}
+
+#[test]
+fn an_idle_tunnel_hardly_wakes() {
+    let mut network = Network::new(&[PathConfig::new(20, 10), PathConfig::new(10, 30)]);
+    network.run_until(Instant::from_secs(2));
+    network.send_at(Instant::from_secs(2), 0, packet(1, 2, 1, 7, 600));
+    network.run_until(Instant::from_secs(400));
+    assert!(network.steps < 2_000, "{}", network.steps);
+    // The keys are new by then, and good.
+    network.send_at(network.now, 1, packet(2, 1, 1, 8, 600));
+    network.run_until(Instant::from_secs(402));
+    assert_eq!(numbers(&network.delivered[0]), [8]);
+    let status = network.ends[0].peer_status(network.now, network.peers[0]).unwrap();
+    assert!(status.counts.handshakes >= 3, "{:?}", status.counts);
+}
+
+#[test]
+fn keys_that_end_while_all_paths_are_away_are_replaced() {
+    let mut network = Network::new(&[PathConfig::new(20, 10), PathConfig::new(10, 30)]);
+    stream(&mut network, BitRate::from_kbps(100), 600, Duration::from_secs(500));
+    network.run_until(Instant::from_secs(10));
+    (0..2).for_each(|path| network.set_up(path, false));
+    network.run_until(Instant::from_secs(400));
+    let (steps, before) = (network.steps, network.delivered[1].len());
+    assert!(steps < 40_000, "{steps}");
+    (0..2).for_each(|path| network.set_up(path, true));
+    network.run_until(Instant::from_secs(420));
+    assert!(network.delivered[1].len() > before + 100, "{}", network.delivered[1].len() - before);
+}
+
+#[test]
+fn the_keys_change_without_a_loss() {
+    let mut network = Network::new(&[PathConfig::new(20, 10), PathConfig::new(10, 30)]);
+    let count = stream(&mut network, BitRate::from_mbps(2), 1_200, Duration::from_secs(280));
+    network.run_until(Instant::from_secs(284));
+    let came = numbers(&network.delivered[1]);
+    assert_eq!(came.len(), count as usize);
+    assert!(is_in_order(&came));
+    let status = network.ends[0].peer_status(network.now, network.peers[0]).unwrap();
+    assert!(status.counts.handshakes >= 3, "{:?}", status.counts);
+}
+
+#[test]
+fn a_backup_is_one_for_both_ends() {
+    let mut network = Network::with_backups(&[PathConfig::new(2, 30), PathConfig::new(20, 10)], &[1]);
+    network.run_until(Instant::from_secs(3));
+    for number in 0..200 {
+        let at = Instant::from_secs(3) + Duration::from_millis(10) * u64::from(number);
+        network.send_at(at, 1, packet(2, 1, 1, number, 1_000));
+    }
+    network.run_until(Instant::from_secs(6));
+    assert_eq!(network.delivered[0].len(), 200);
+    let status = network.ends[1].peer_status(network.now, network.peers[1]).unwrap();
+    let sent: Vec<_> = status.paths.iter().map(|path| path.sent.1).collect();
+    assert!(sent[0] > 200_000 && sent[1] < 20_000, "{sent:?}");
 }

@@ -52,7 +52,8 @@ impl Engine {
             ephemeral,
         );
         let jitter = Duration::from_millis(u64::from(jitter));
-        if let Some(before) = peer.sessions.handle_begun(now, handshake, jitter) {
+        let persists = peer.has_links();
+        if let Some(before) = peer.sessions.handle_begun(now, handshake, jitter, persists) {
             self.by_index.remove(&before.to_bytes());
         }
         for ends in peer.all_ends() {
@@ -101,7 +102,9 @@ impl Engine {
 
     pub(super) fn handle_response(&mut self, now: Instant, from: PathEnds, message: &[u8; RESPONSE_BYTES]) {
         let receiver: [u8; 4] = message[8..12].try_into().expect("four bytes");
-        if !self.is_welcome(now, from, message) {
+        // Only who was asked is listened to, so no cookie is needed.
+        if !self.identity.macs().is_for_us(message) {
+            self.counts.refused_handshakes += 1;
             return;
         }
         let Some(&id) = self.by_index.get(&receiver) else {

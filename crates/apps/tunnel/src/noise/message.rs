@@ -43,6 +43,9 @@ const PLAIN: u8 = 4;
 /// The first byte between Polypath peers: this, and the path in its lower half.
 const ON_PATH: u8 = 0x10;
 
+/// REJECT-AFTER-MESSAGES.
+const MOST_COUNTER: u64 = u64::MAX - (1 << 13);
+
 pub(crate) const INITIATION_BYTES: usize = 148;
 pub(crate) const RESPONSE_BYTES: usize = 92;
 pub(crate) const COOKIE_REPLY_BYTES: usize = 64;
@@ -91,7 +94,9 @@ pub(crate) fn parse(datagram: &[u8]) -> Option<Message<'_>> {
         PLAIN => {
             let receiver = u32::from_le_bytes(datagram.get(4..8)?.try_into().ok()?);
             let counter = u64::from_le_bytes(datagram.get(8..16)?.try_into().ok()?);
-            (receiver < 1 << 24).then_some(Message::Plain { receiver: Index(receiver), counter })
+            // WireGuard ends keys long before (§6.1), and what comes behind the last number has none.
+            (receiver < 1 << 24 && counter < MOST_COUNTER)
+                .then_some(Message::Plain { receiver: Index(receiver), counter })
         }
         _ => None,
     }
@@ -142,8 +147,10 @@ mod tests {
         let (path, receiver) = (PathId::new(9).unwrap(), Index::new(0x00ab_cdef));
         let header = path_header(path, receiver.to_bytes(), 77);
         assert_eq!(parse(&header), Some(Message::OnPath { path, receiver, counter: 77 }));
-        let header = plain_header(receiver.to_bytes(), u64::MAX);
-        assert_eq!(parse(&header), Some(Message::Plain { receiver, counter: u64::MAX }));
+        let counter = MOST_COUNTER - 1;
+        let header = plain_header(receiver.to_bytes(), counter);
+        assert_eq!(parse(&header), Some(Message::Plain { receiver, counter }));
+        assert_eq!(parse(&plain_header(receiver.to_bytes(), MOST_COUNTER)), None);
     }
 
     #[test]

@@ -446,7 +446,8 @@ impl PathSender {
         self.forget_settled();
         let flow = self.view();
         self.controller.on_timeout(now, before, &Flows::single(&flow));
-        self.recovery_end = None;
+        // The next packet's acknowledgment ends it.
+        self.recovery_end = Some(self.base + self.sent.len() as u64);
         self.last_acked_at = now;
         contents
     }

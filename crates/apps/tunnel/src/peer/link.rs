@@ -16,6 +16,8 @@ const PROBE_IDLE: Duration = Duration::from_secs(20);
 /// A probe without an answer is sent again after so long, then twice as long each time.
 const PROBE_AGAIN: Duration = Duration::from_millis(250);
 const MOST_PROBE_AGAIN: Duration = Duration::from_secs(4);
+/// The longest datagrams are tried so often.
+const MOST_LONG_TRIES: u32 = 12;
 /// After so many probes without an answer an address that showed up is forgotten.
 const MOST_STRANGE_PROBES: u32 = 6;
 /// Packets that only this path may carry, and that wait.
@@ -51,6 +53,8 @@ pub(crate) struct Link {
     /// Another address from which authentic packets came.
     strange: Option<PathEnds>,
     pub(crate) settings: PathSettings,
+    /// This end made it.
+    is_ours: bool,
     is_up: bool,
     /// The peer answers there.
     is_believed: bool,
@@ -74,6 +78,7 @@ impl Link {
         now: Instant,
         ends: PathEnds,
         settings: PathSettings,
+        is_ours: bool,
         policy: &Policy,
         mss_bytes: u32,
     ) -> Self {
@@ -81,6 +86,7 @@ impl Link {
             ends,
             strange: None,
             settings,
+            is_ours,
             is_up: true,
             is_believed: false,
             carries_long: false,
@@ -129,6 +135,22 @@ impl Link {
         self.is_up
     }
 
+    pub(crate) fn is_ours(&self) -> bool {
+        self.is_ours
+    }
+
+    /// The longest datagrams were tried, and do not come through.
+    pub(crate) fn is_narrow(&self) -> bool {
+        !self.carries_long && self.long_tries >= MOST_LONG_TRIES
+    }
+
+    /// Frames for this path alone that it can't carry now. How many they were.
+    pub(crate) fn drop_own(&mut self) -> u64 {
+        let count = self.own.len() as u64;
+        self.own.clear();
+        count
+    }
+
     pub(crate) fn is_believed(&self) -> bool {
         self.is_believed
     }
@@ -154,8 +176,8 @@ impl Link {
     }
 
     /// The probe that is due now.
-    pub(crate) fn poll_probe(&mut self, now: Instant, is_busy: bool) -> Option<ProbeToSend> {
-        if !self.is_up || now < self.probe_due(is_busy) {
+    pub(crate) fn poll_probe(&mut self, now: Instant, due: Instant) -> Option<ProbeToSend> {
+        if !self.is_up || now < due {
             return None;
         }
         if self.strange.is_some() && self.unanswered >= MOST_STRANGE_PROBES {
@@ -163,7 +185,7 @@ impl Link {
             self.unanswered = 0;
         }
         let to = self.strange.unwrap_or(self.ends);
-        let is_long = !self.carries_long && self.is_believed && self.long_tries < 12;
+        let is_long = !self.carries_long && self.is_believed && self.long_tries < MOST_LONG_TRIES;
         self.long_tries += u32::from(is_long);
         self.unanswered += 1;
         let again = (PROBE_AGAIN * (1 << self.unanswered.min(5) >> 1)).min(MOST_PROBE_AGAIN);
@@ -176,7 +198,7 @@ impl Link {
         let needs_one = !self.is_believed
             || self.strange.is_some()
             || self.sender.silences() > 0
-            || (!self.carries_long && self.long_tries < 12);
+            || (!self.carries_long && self.long_tries < MOST_LONG_TRIES);
         if needs_one || self.unanswered > 0 {
             return self.probe_at;
         }

@@ -52,7 +52,7 @@ impl Peer {
         let mss_bytes = self.shared.long_bytes() as u32;
         let policy = &self.shared.policy;
         let link = self.links[path.index()].get_or_insert_with(|| {
-            Box::new(Link::new(now, from, PathSettings::default(), policy, mss_bytes))
+            Box::new(Link::new(now, from, PathSettings::default(), false, policy, mss_bytes))
         });
         link.handle_received(now, from);
         let [a, b, c, _] = local.to_bytes();
@@ -70,7 +70,11 @@ impl Peer {
             Frame::Ack(ack) => {
                 link.sender.handle_ack(now, &ack);
             }
-            Frame::Probe { token } => {
+            Frame::Probe { token, is_backup } => {
+                // Who made the path says what it is for, at both ends.
+                if !link.is_ours() {
+                    link.settings.backup = is_backup;
+                }
                 let probe_bytes = u16::try_from(len_bytes).unwrap_or(u16::MAX);
                 let mut contents = Vec::with_capacity(PROBE_BYTES + 2);
                 Frame::ProbeReply { token, probe_bytes }.write(&mut contents);
@@ -169,10 +173,11 @@ impl Peer {
         }
         let forgotten = self.sessions.handle_authentic(local);
         self.plain_ends = Some(from);
+        self.plain_unanswered_since = None;
         if let Some(instance) = hello {
             self.handle_hello(now, instance, deliver);
         } else if !opened.is_empty() {
-            self.plain_received_at = Some(now);
+            self.plain_received_at.get_or_insert(now);
             self.data_at = Some(now);
             match is_allowed(opened) {
                 Some(len) => {

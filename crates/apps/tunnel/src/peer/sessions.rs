@@ -10,6 +10,8 @@ const REKEY_AFTER: Duration = Duration::from_secs(120);
 const REJECT_AFTER: Duration = Duration::from_secs(180);
 /// A handshake without an answer is begun again (§6.4).
 const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
+/// REKEY-ATTEMPT-TIME is 90 s (§6.4).
+const MOST_ATTEMPTS: u32 = 18;
 /// With numbers of 32 bits on each path, keys end long before.
 const MOST_PACKETS: u64 = 1 << 31;
 /// A hello is said again after so long.
@@ -39,10 +41,13 @@ impl Session {
         now.since(self.since) >= REJECT_AFTER
     }
 
+    /// When a new handshake is due. The one who did not begin waits longer, so that not both begin.
+    fn old_at(&self) -> Instant {
+        self.since + if self.began_here { REKEY_AFTER } else { REKEY_AFTER + REKEY_TIMEOUT * 2 }
+    }
+
     fn is_old(&self, now: Instant) -> bool {
-        // The one who did not begin waits longer, so that not both begin.
-        let patience = if self.began_here { REKEY_AFTER } else { REKEY_AFTER + REKEY_TIMEOUT * 2 };
-        now.since(self.since) >= patience || self.transport.most_sent() >= MOST_PACKETS
+        now >= self.old_at() || self.transport.most_sent() >= MOST_PACKETS
     }
 
     /// The peer said hello. True if we owe it one.
@@ -82,6 +87,8 @@ pub(crate) struct Sessions {
     handshake: Option<Handshake>,
     /// When the next handshake begins.
     begin_at: Option<Instant>,
+    /// Handshakes without an answer.
+    attempts: u32,
     handshakes: u64,
 }
 
@@ -90,6 +97,7 @@ impl Sessions {
     pub(crate) fn want_handshake(&mut self, now: Instant) {
         if self.begin_at.is_none() {
             self.begin_at = Some(now);
+            self.attempts = 0;
         }
     }
 
@@ -98,14 +106,16 @@ impl Sessions {
         self.begin_at.is_some_and(|at| at <= now)
     }
 
-    /// One began. `jitter` keeps two ends from beginning at the same time for ever.
+    /// One began. `jitter` keeps two ends from beginning at the same time for ever. An end that does not persist gives up after 90 s.
     pub(crate) fn handle_begun(
         &mut self,
         now: Instant,
         handshake: Handshake,
         jitter: Duration,
+        persists: bool,
     ) -> Option<Index> {
-        self.begin_at = Some(now + REKEY_TIMEOUT + jitter);
+        self.attempts += 1;
+        self.begin_at = (persists || self.attempts < MOST_ATTEMPTS).then(|| now + REKEY_TIMEOUT + jitter);
         self.handshake.replace(handshake).map(|before| before.local())
     }
 
@@ -175,18 +185,26 @@ impl Sessions {
         forgotten
     }
 
-    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+    /// Whether there are keys whose peer has said hello.
+    pub(crate) fn has_paths(&self) -> bool {
+        [&self.current, &self.previous].into_iter().flatten().any(|session| session.knows_paths)
+    }
+
+    /// Whether the current keys are due for new ones; a peer without paths of its own asks when it sends.
+    pub(crate) fn is_old(&self, now: Instant) -> bool {
+        self.current.as_ref().is_some_and(|session| session.is_old(now))
+    }
+
+    /// `persists`: this end keeps the session alive without data, too.
+    pub(crate) fn next_timeout(&self, persists: bool) -> Option<Instant> {
         let current = self.current.as_ref();
-        let rekey = current.map(|session| {
-            let patience = if session.began_here { REKEY_AFTER } else { REKEY_AFTER + REKEY_TIMEOUT * 2 };
-            session.since + patience
-        });
+        let rekey = current.filter(|_| persists && self.begin_at.is_none()).map(Session::old_at);
         let ends = [&self.current, &self.previous, &self.next]
             .into_iter()
             .flatten()
             .map(|session| session.since + REJECT_AFTER);
         let hello = current.and_then(|session| session.hello_at);
-        ends.chain(self.begin_at).chain(hello).chain(rekey.filter(|_| self.begin_at.is_none())).min()
+        ends.chain(self.begin_at).chain(hello).chain(rekey).min()
     }
 
     pub(crate) fn handshakes(&self) -> u64 {

@@ -31,6 +31,11 @@ const MOST_URGENT: usize = 256;
 /// No answer for so long on any path, while there were questions: the peer may have forgotten the keys.
 const MOST_SILENCE: Duration = Duration::from_secs(3);
 
+/// Packets so long pass every path of IPv6 (RFC 8200 §5), with what is around them.
+const NARROW_BYTES: usize = 1_200;
+/// KEEPALIVE-TIMEOUT and REKEY-TIMEOUT.
+const MOST_PLAIN_SILENCE: Duration = Duration::from_secs(15);
+
 /// Settings that all peers share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
@@ -83,6 +88,8 @@ pub(crate) struct Peer {
     pub(super) data_at: Option<Instant>,
     pub(super) plain_sent_at: Option<Instant>,
     pub(super) plain_received_at: Option<Instant>,
+    /// Since when plain data has had no answer.
+    pub(super) plain_unanswered_since: Option<Instant>,
     pub(super) asked_since: Option<Instant>,
     pub(super) counts: PeerCounts,
 }
@@ -121,6 +128,7 @@ impl Peer {
             data_at: None,
             plain_sent_at: None,
             plain_received_at: None,
+            plain_unanswered_since: None,
             asked_since: None,
             counts: PeerCounts::default(),
         }
@@ -135,7 +143,7 @@ impl Peer {
     ) -> Option<PathId> {
         let at = (self.first_path..).take(PATHS / 2).find(|&at| self.links[at].is_none())?;
         let mss_bytes = self.shared.long_bytes() as u32;
-        self.links[at] = Some(Box::new(Link::new(now, ends, settings, &self.shared.policy, mss_bytes)));
+        self.links[at] = Some(Box::new(Link::new(now, ends, settings, true, &self.shared.policy, mss_bytes)));
         self.sessions.want_handshake(now);
         PathId::new(at as u8)
     }
@@ -171,16 +179,21 @@ impl Peer {
         let Some(link) = self.links[path.index()].as_deref_mut() else { return };
         link.set_up(now, is_up);
         if !is_up {
+            self.counts.dropped += link.drop_own();
             self.again.extend(link.sender.give_up(now));
+        }
+        // A stock peer answers to where it last heard from us: it has to hear from elsewhere.
+        if !is_up && self.instance.is_none() && self.plain_ends.is_some() {
+            self.sessions.want_handshake(now);
         }
     }
 
-    /// Paths that may carry data: others only if no better one is there.
+    /// Paths that may carry data. One that is too narrow for the longest packets, or a backup, only if no better one is there.
     pub(super) fn usable(&self) -> impl Iterator<Item = (usize, &Link)> + Clone {
         let of_links = || self.links.iter().enumerate().filter_map(|(at, link)| Some((at, link.as_deref()?)));
-        let best =
-            of_links().filter(|(_, link)| link.is_usable()).map(|(_, link)| link.settings.backup).min();
-        of_links().filter(move |(_, link)| link.is_usable() && Some(link.settings.backup) == best)
+        let rank = |link: &Link| (link.is_narrow(), link.settings.backup);
+        let best = of_links().filter(|(_, link)| link.is_usable()).map(|(_, link)| rank(link)).min();
+        of_links().filter(move |(_, link)| link.is_usable() && Some(rank(link)) == best)
     }
 
     pub(super) fn is_busy(&self, now: Instant) -> bool {
@@ -192,6 +205,9 @@ impl Peer {
     /// `frame` is the packet behind room for the header.
     pub(crate) fn handle_packet(&mut self, now: Instant, inner: &InnerPacket, frame: Box<[u8]>) {
         self.data_at = Some(now);
+        if self.sessions.is_old(now) {
+            self.sessions.want_handshake(now);
+        }
         if self.sessions.for_paths(now).is_none() {
             self.plain.push_back(frame);
             if self.plain.len() > MOST_EARLY {
@@ -201,6 +217,10 @@ impl Peer {
             if self.sessions.current(now).is_none() {
                 self.sessions.want_handshake(now);
             }
+            return;
+        }
+        if inner.len_bytes > NARROW_BYTES && self.usable().any(|(_, link)| link.is_narrow()) {
+            self.counts.too_long += 1;
             return;
         }
         let flow = inner.flow(self.shared.flow_key);
@@ -236,27 +256,31 @@ impl Peer {
 
     /// Something happens when it is `now` at the latest.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        let busy = self.data_at.is_some();
+        // Without keys that know of paths, their timers rest.
+        let has_keys = self.sessions.has_paths();
         let links = self.links.iter().flatten().filter(|link| link.is_up()).flat_map(|link| {
-            let probe = self.instance.map(|_| link.probe_due(busy));
-            [probe, link.sender.silent_at(), link.receiver.due_at()]
+            let probe = has_keys.then(|| self.probe_due(link));
+            [probe, link.sender.silent_at(), link.receiver.due_at().filter(|_| has_keys)]
         });
-        let keepalive = self.keepalive_at();
-        links
-            .chain([
-                self.sessions.next_timeout(),
-                self.resequencer.next_deadline(),
-                keepalive,
-                self.send_at(),
-            ])
-            .flatten()
-            .min()
+        let sessions = self.sessions.next_timeout(self.has_links());
+        let send = self.send_at().filter(|_| has_keys);
+        let order = self.resequencer.next_deadline();
+        links.chain([sessions, order, self.keepalive_at(), self.answer_wanted_at(), send]).flatten().min()
+    }
+
+    /// When a path is asked next. The same for the timer and for the deed.
+    pub(super) fn probe_due(&self, link: &Link) -> Instant {
+        let soon = link.probe_due(true);
+        if self.is_busy(soon) { soon } else { link.probe_due(false) }
     }
 
     /// When a path lets the next packet go that waits.
     pub(super) fn send_at(&self) -> Option<Instant> {
-        let own =
-            self.links.iter().flatten().filter(|link| link.has_own() && link.sender.window_left_bytes() > 0);
+        let own = self
+            .links
+            .iter()
+            .flatten()
+            .filter(|link| link.is_usable() && link.has_own() && link.sender.window_left_bytes() > 0);
         let own = own.map(|link| link.sender.paced_until());
         if self.waiting.is_empty() && self.again.is_empty() {
             return own.min();
@@ -270,6 +294,11 @@ impl Peer {
         self.plain_sent_at.is_none_or(|sent| sent < received).then(|| received + Duration::from_secs(10))
     }
 
+    /// When a stock peer that was sent data, and says nothing, may have lost its keys (WireGuard §6.5).
+    fn answer_wanted_at(&self) -> Option<Instant> {
+        self.plain_unanswered_since.map(|since| since + MOST_PLAIN_SILENCE)
+    }
+
     pub(crate) fn handle_timeout(&mut self, now: Instant, deliver: &mut dyn FnMut(&[u8])) -> Vec<Index> {
         let counts = &mut self.counts;
         self.resequencer.handle_timeout(now, &mut |packet| {
@@ -280,6 +309,7 @@ impl Peer {
             if link.sender.silent_at().is_some_and(|at| at <= now) {
                 let contents = link.sender.give_up(now);
                 self.counts.sent_again += contents.len() as u64;
+                self.counts.dropped += link.drop_own();
                 self.again.extend(contents);
                 link.ask_now(now);
             }
@@ -289,12 +319,17 @@ impl Peer {
             self.plain.push_back(Box::default());
             self.plain_received_at = None;
         }
+        if self.answer_wanted_at().is_some_and(|at| at <= now) {
+            self.plain_unanswered_since = None;
+            self.sessions.want_handshake(now);
+        }
         let is_active = self.is_busy(now) || self.has_links();
         self.sessions.handle_timeout(now, is_active)
     }
 
-    pub(super) fn has_links(&self) -> bool {
-        self.links.iter().flatten().any(|link| link.is_up())
+    /// This end has paths of its own: it keeps the session alive.
+    pub(crate) fn has_links(&self) -> bool {
+        self.links.iter().flatten().any(|link| link.is_ours() && link.is_up())
     }
 
     /// With all paths silent for long, the peer may have begun anew and know nothing of our keys.

@@ -7,7 +7,7 @@ use super::link::PathEnds;
 use super::schedule;
 use super::state::{Peer, take_number};
 use crate::frame::{
-    DATA_HEADER_BYTES, DataHeader, Frame, MOST_DATA_HEADER_BYTES, Order, PROBE_BYTES, Sequence,
+    DATA_HEADER_BYTES, DataHeader, Frame, MOST_DATA_HEADER_BYTES, Order, PROBE, PROBE_BYTES, Sequence,
 };
 use crate::noise::{PATH_HEADER_BYTES, PLAIN_HEADER_BYTES, PathId, TAG_BYTES};
 use crate::transmit::Transmit;
@@ -49,7 +49,6 @@ impl Peer {
         if self.sessions.for_paths(now).is_none() {
             return;
         }
-        let is_busy = self.is_busy(now);
         for at in 0..self.links.len() {
             let Some(link) = self.links[at].as_deref_mut() else { continue };
             let Some(path) = PathId::new(at as u8) else { continue };
@@ -61,12 +60,13 @@ impl Peer {
                     self.send_control(now, path, ends, &contents, 0);
                 }
             }
+            let Some(due) = self.links[at].as_deref().map(|link| self.probe_due(link)) else { continue };
             let Some(link) = self.links[at].as_deref_mut() else { continue };
-            if let Some(probe) = link.poll_probe(now, is_busy) {
-                let token = random();
+            if let Some(probe) = link.poll_probe(now, due) {
+                let (token, is_backup) = (random(), link.settings.backup);
                 link.handle_probe_sent(token, probe);
                 let mut contents = Vec::new();
-                Frame::Probe { token }.write(&mut contents);
+                Frame::Probe { token, is_backup }.write(&mut contents);
                 let overhead = PATH_HEADER_BYTES + PROBE_BYTES + TAG_BYTES;
                 let padding = if probe.is_long { self.shared.long_bytes() - overhead } else { 0 };
                 self.send_control(now, path, probe.to, &contents, padding);
@@ -87,9 +87,10 @@ impl Peer {
         datagram[PATH_HEADER_BYTES..PATH_HEADER_BYTES + contents.len()].copy_from_slice(contents);
         let Some(number) = session.transport.seal_on_path(path, &mut datagram) else { return };
         let [a, b, c, _] = session.transport.remote();
-        let is_probe = contents[0] == PROBE_KIND;
         if let Some(link) = self.links[path.index()].as_deref_mut() {
-            link.sender.handle_sent(now, [a, b, c], number, datagram.len(), is_probe, None);
+            // What goes to another address, or may be too long, says nothing of the path if it is lost.
+            let counts = contents[0] == PROBE && ends == link.ends() && padding_bytes == 0;
+            link.sender.handle_sent(now, [a, b, c], number, datagram.len(), counts, None);
         }
         self.ready.push_back((ends, datagram));
     }
@@ -105,6 +106,10 @@ impl Peer {
         let packet = frame.get(DATA_HEADER_BYTES..).unwrap_or_default();
         let datagram = plain_datagram(packet, |datagram| session.transport.seal_plain(datagram));
         self.plain_sent_at = Some(now);
+        self.plain_received_at = None;
+        if !packet.is_empty() {
+            self.plain_unanswered_since.get_or_insert(now);
+        }
         self.counts.sent += u64::from(!packet.is_empty());
         into.extend_from_slice(&datagram);
         Some(Self::transmit(ends, datagram.len()))
@@ -240,8 +245,6 @@ impl Peer {
         Some(len)
     }
 }
-
-const PROBE_KIND: u8 = 0x11;
 
 /// What is around a packet.
 const fn overhead(with_time: bool) -> usize {

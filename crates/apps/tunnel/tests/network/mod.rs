@@ -65,6 +65,7 @@ pub(crate) struct Network {
     number: u64,
     random: Pcg64Mcg,
     /// Every datagram that was sent, if wanted.
+    pub(crate) steps: u64,
     pub(crate) wire: Option<Vec<(usize, usize, Vec<u8>)>>,
 }
 
@@ -94,12 +95,18 @@ pub(crate) fn address(end: usize, path: usize) -> SocketAddr {
 impl Network {
     /// End 0, which is 10.0.0.1, begins.
     pub(crate) fn new(configs: &[PathConfig]) -> Self {
+        Self::with_backups(configs, &[])
+    }
+
+    /// The same; paths of these numbers are backups.
+    pub(crate) fn with_backups(configs: &[PathConfig], backups: &[usize]) -> Self {
         let now = Instant::from_secs(1);
         let (mut here, peer) = engine(1, 2, 11);
         let (there, other) = engine(2, 1, 12);
         let mut ids = Vec::new();
         for at in 0..configs.len() {
-            let id = here.add_path(now, peer, LocalId(at as u16), address(1, at), PathSettings::default());
+            let settings = PathSettings { backup: backups.contains(&at), ..PathSettings::default() };
+            let id = here.add_path(now, peer, LocalId(at as u16), address(1, at), settings);
             ids.push(id.unwrap());
         }
         let paths = configs.iter().map(|&config| Path { config, is_up: true, free_at: [now; 2] }).collect();
@@ -114,6 +121,7 @@ impl Network {
             pending: BTreeMap::new(),
             number: 0,
             random: Pcg64Mcg::seed_from_u64(5),
+            steps: 0,
             wire: None,
         }
     }
@@ -183,6 +191,7 @@ impl Network {
             let next = [timeout, event].into_iter().flatten().min();
             let Some(next) = next.filter(|&at| at <= until) else { break };
             self.now = self.now.max(next);
+            self.steps += 1;
             if event.is_some_and(|at| at <= self.now) {
                 let Some(Reverse((_, number))) = self.events.pop() else { break };
                 self.handle(number);

@@ -8,14 +8,19 @@ use polypath_tunnel::Network;
 
 use super::file::Plan;
 
-/// Gives the device its addresses and routes.
+/// Gives the device its addresses.
 pub(super) fn set_up(netlink: &Netlink, plan: &Plan) -> io::Result<()> {
     let name = &plan.name;
     netlink.set_mtu(name, plan.mtu_bytes)?;
     for own in &plan.addresses {
         netlink.add_address(name, own.address, own.prefix_bits)?;
     }
-    netlink.set_up(name)?;
+    netlink.set_up(name)
+}
+
+/// Leads the peers' networks through the device. Later than the rest: names of endpoints are looked up without it.
+pub(super) fn lead(netlink: &Netlink, plan: &Plan) -> io::Result<()> {
+    let name = &plan.name;
     let own: Vec<_> =
         plan.addresses.iter().filter_map(|own| Network::new(own.address, own.prefix_bits)).collect();
     let wanted = plan.peers.iter().flat_map(|peer| &peer.allowed_ips);

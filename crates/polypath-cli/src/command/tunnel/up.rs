@@ -59,15 +59,11 @@ fn carry(plan: Plan, control: Control, quiet: bool) -> Result<(), Failure> {
         });
     }
     let engine = Engine::new(config, zero_since_1970(), system_random());
-    let peers = plan
-        .peers
-        .iter()
-        .map(|peer| {
-            engine
-                .peer_by_key(&peer.public_key)
-                .ok_or_else(|| Failure::Input("two peers have one key".into()))
-        })
-        .collect::<Result<Vec<_>, _>>()?;
+    let peers: Vec<PeerId> =
+        plan.peers.iter().filter_map(|peer| engine.peer_by_key(&peer.public_key)).collect();
+    if engine.peer_ids().count() != plan.peers.len() {
+        return Err(Failure::Input("two peers of the file have one public key: expected each once".into()));
+    }
 
     let tun = TunConfig { name: plan.name.clone(), udp_segmentation: true, ..TunConfig::default() };
     let tun = Tun::create(&tun).map_err(Failure::run)?;
@@ -154,11 +150,17 @@ async fn follow(
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::run)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::run)?;
     let mut endpoints = Endpoints::default();
+    let mut leads = false;
     if !shared.quiet {
         complain(&format!("{} is up; `polypath tunnel status` shows it", shared.plan.name));
     }
     loop {
-        let is_complete = endpoints.look_up(&shared.plan, shared.quiet);
+        let is_complete;
+        (endpoints, is_complete) = look_up(shared, endpoints).await?;
+        if is_complete && !leads {
+            leads = true;
+            lead(shared).await?;
+        }
         let state = read_state().await.map_err(Failure::run)?;
         let paths = wanted(&state, &shared.plan.name, &shared.plan.uplinks, &endpoints.found);
         let asked = Arc::clone(shared);
@@ -193,6 +195,22 @@ async fn follow(
     }
 }
 
+/// Looks up what was not found yet, which may take long; true if all is found.
+async fn look_up(shared: &Arc<Shared>, mut endpoints: Endpoints) -> Result<(Endpoints, bool), Failure> {
+    let shared = Arc::clone(shared);
+    let looking = tokio::task::spawn_blocking(move || {
+        let is_complete = endpoints.look_up(&shared.plan, shared.quiet);
+        (endpoints, is_complete)
+    });
+    looking.await.map_err(Failure::run)
+}
+
+async fn lead(shared: &Arc<Shared>) -> Result<(), Failure> {
+    let shared = Arc::clone(shared);
+    let leading = tokio::task::spawn_blocking(move || routes::lead(&Netlink::new()?, &shared.plan));
+    leading.await.map_err(Failure::run)?.map_err(Failure::run)
+}
+
 /// The interfaces and routes of this machine.
 async fn read_state() -> std::io::Result<SystemState> {
     let reading = tokio::task::spawn_blocking(|| SystemState::read(&Netlink::new()?));
@@ -200,7 +218,7 @@ async fn read_state() -> std::io::Result<SystemState> {
 }
 
 /// The addresses of the peers' endpoints.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Endpoints {
     found: Vec<(SocketAddr, usize)>,
     done: Vec<(usize, String)>,
