@@ -13,9 +13,7 @@ const MOST_AHEAD: i32 = 1 << 17;
 const MOST_HELD_BYTES: usize = 32 << 20;
 /// Most places for packets that are held, or that are missing before them, of all flows: a peer that leaves large gaps gets no more.
 const MOST_PLACES: usize = 1 << 18;
-/// Copies of a packet that comes over several paths on purpose are told apart as far back as this.
-const COPIES: i32 = 128;
-/// And those of one that was sent again, as its path was taken for silent.
+/// Copies of a packet are told apart as far back as this.
 const REMEMBERED: u32 = 4_096;
 
 #[derive(Debug)]
@@ -37,32 +35,6 @@ struct Flow {
     left: Left,
 }
 
-/// Which of the last packets that come in copies came already.
-#[derive(Debug, Default)]
-struct Copies {
-    next: Sequence,
-    seen: u128,
-}
-
-impl Copies {
-    fn is_first(&mut self, sequence: Sequence) -> bool {
-        let ahead = sequence.ahead_of(self.next);
-        if ahead >= 0 {
-            self.seen = self.seen.checked_shl(ahead as u32 + 1).unwrap_or(0) | 1;
-            self.next = sequence.next();
-            return true;
-        }
-        let behind = -1 - ahead;
-        if behind >= COPIES {
-            return false;
-        }
-        let bit = 1 << behind;
-        let is_first = self.seen & bit == 0;
-        self.seen |= bit;
-        is_first
-    }
-}
-
 /// Which of the numbers before the next one have left.
 #[derive(Debug, Default)]
 struct Left(Vec<u64>);
@@ -81,6 +53,32 @@ impl Left {
     fn has(&self, sequence: Sequence) -> bool {
         let at = sequence.modulo(REMEMBERED);
         self.0.get(at as usize / 64).is_some_and(|word| word & (1 << (at % 64)) != 0)
+    }
+}
+
+/// Which of the packets that come over several paths on purpose came already.
+#[derive(Debug, Default)]
+struct Copies {
+    next: Sequence,
+    came: Left,
+}
+
+impl Copies {
+    fn is_first(&mut self, sequence: Sequence) -> bool {
+        let ahead = sequence.ahead_of(self.next);
+        if ahead >= REMEMBERED as i32 {
+            self.came = Left::default();
+        }
+        for skipped in 0..ahead.clamp(0, REMEMBERED as i32) {
+            self.came.set(self.next.plus(skipped as u32), false);
+        }
+        if ahead >= 0 {
+            self.next = sequence.next();
+        } else if ahead < -(REMEMBERED as i32) || self.came.has(sequence) {
+            return false;
+        }
+        self.came.set(sequence, true);
+        true
     }
 }
 
@@ -339,10 +337,10 @@ mod tests {
     #[test]
     fn copies_are_told_apart() {
         let mut resequencer = Resequencer::new();
-        let firsts: Vec<_> = [0, 1, 1, 3, 2, 3, 2, 200, 72, 71]
+        let firsts: Vec<_> = [0, 1, 1, 3, 2, 3, 2, 5_000, 905, 904]
             .map(|number| resequencer.is_first_copy(9, Sequence::new(number)))
             .into();
-        assert_eq!(firsts, [true, true, false, true, true, false, false, true, false, false].map(|is| is));
+        assert_eq!(firsts, [true, true, false, true, true, false, false, true, true, false]);
     }
 
     proptest! {

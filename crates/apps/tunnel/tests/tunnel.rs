@@ -135,3 +135,14 @@ fn a_backup_is_one_for_both_ends() {
     let sent: Vec<_> = status.paths.iter().map(|path| path.sent.1).collect();
     assert!(sent[0] > 200_000 && sent[1] < 20_000, "{sent:?}");
 }
+
+#[test]
+fn the_path_of_the_handshake_may_go_right_after_it() {
+    let mut network = Network::new(&[PathConfig::new(20, 10), PathConfig::new(10, 30)]);
+    // The answer to the handshake came over path 0; hellos have not.
+    network.run_until(Instant::from_millis(1_021));
+    network.set_up(0, false);
+    network.send_at(Instant::from_secs(2), 0, packet(1, 2, 1, 7, 600));
+    network.run_until(Instant::from_secs(4));
+    assert_eq!(numbers(&network.delivered[1]), [7]);
+}

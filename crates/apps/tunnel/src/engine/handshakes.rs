@@ -158,7 +158,7 @@ impl Engine {
         let random = self.random32();
         self.jar.renew(now, || random);
         if self.jar.is_proven(message, from.remote) {
-            return self.flood.takes_proven();
+            return self.flood.takes_proven(from.remote.ip());
         }
         self.counts.cookies += 1;
         if self.answers.len() < MOST_ANSWERS {

@@ -452,6 +452,11 @@ impl PathSender {
         contents
     }
 
+    /// Nothing that is under way is of use to another path any more.
+    pub(crate) fn forget_contents(&mut self) {
+        self.sent.iter_mut().for_each(|sent| sent.contents = None);
+    }
+
     pub(crate) fn silences(&self) -> u32 {
         self.silences
     }

@@ -22,6 +22,8 @@ const MOST_LONG_TRIES: u32 = 12;
 const MOST_STRANGE_PROBES: u32 = 6;
 /// Packets that only this path may carry, and that wait.
 const MOST_OWN: usize = 256;
+/// A path of the peer's is gone after so long.
+const FORGOTTEN: Duration = Duration::from_secs(180);
 /// A time is sent at most so often.
 const TIME_AGAIN: Duration = Duration::from_millis(4);
 
@@ -144,6 +146,11 @@ impl Link {
         !self.carries_long && self.long_tries >= MOST_LONG_TRIES
     }
 
+    /// The peer made it, and has not been heard there for long.
+    pub(crate) fn is_forgotten(&self, now: Instant) -> bool {
+        !self.is_ours && self.last_received_at.is_none_or(|at| now.since(at) >= FORGOTTEN)
+    }
+
     /// Frames for this path alone that it can't carry now. How many they were.
     pub(crate) fn drop_own(&mut self) -> u64 {
         let count = self.own.len() as u64;
@@ -184,8 +191,10 @@ impl Link {
             self.strange = None;
             self.unanswered = 0;
         }
-        let to = self.strange.unwrap_or(self.ends);
-        let is_long = !self.carries_long && self.is_believed && self.long_tries < MOST_LONG_TRIES;
+        // By turns: the address that is known may answer again, too.
+        let to = self.strange.filter(|_| self.unanswered.is_multiple_of(2)).unwrap_or(self.ends);
+        let is_long =
+            to == self.ends && !self.carries_long && self.is_believed && self.long_tries < MOST_LONG_TRIES;
         self.long_tries += u32::from(is_long);
         self.unanswered += 1;
         let again = (PROBE_AGAIN * (1 << self.unanswered.min(5) >> 1)).min(MOST_PROBE_AGAIN);

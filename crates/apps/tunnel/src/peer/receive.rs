@@ -175,7 +175,10 @@ impl Peer {
         self.plain_ends = Some(from);
         self.plain_unanswered_since = None;
         if let Some(instance) = hello {
-            self.handle_hello(now, instance, deliver);
+            // Of keys that were replaced since, it tells of a process that may be gone.
+            if self.sessions.is_current(local) {
+                self.handle_hello(now, instance, deliver);
+            }
         } else if !opened.is_empty() {
             self.plain_received_at.get_or_insert(now);
             self.data_at = Some(now);
@@ -196,7 +199,14 @@ impl Peer {
             self.resequencer.restart(&mut |packet| deliver(packet));
             self.kept.clear();
             self.copied.clear();
+            self.counts.dropped += self.again.len() as u64 + u64::from(self.stash.is_some());
             self.again.clear();
+            self.stash = None;
+            // What has numbers already would be taken for what comes later.
+            for link in self.links.iter_mut().flatten() {
+                self.counts.dropped += link.drop_own();
+                link.sender.forget_contents();
+            }
             self.instance = Some(instance);
         }
         // What waited as a stock peer would have it goes over the paths now.

@@ -185,6 +185,11 @@ impl Sessions {
         forgotten
     }
 
+    /// Whether this is the newest session that is in use.
+    pub(crate) fn is_current(&self, local: Index) -> bool {
+        self.current.as_ref().is_some_and(|session| session.local == local)
+    }
+
     /// Whether there are keys whose peer has said hello.
     pub(crate) fn has_paths(&self) -> bool {
         [&self.current, &self.previous].into_iter().flatten().any(|session| session.knows_paths)

@@ -314,6 +314,11 @@ impl Peer {
                 link.ask_now(now);
             }
         }
+        for at in 0..PATHS {
+            if self.links[at].as_deref().is_some_and(|link| link.is_forgotten(now)) {
+                self.links[at] = None;
+            }
+        }
         self.look_for_life(now);
         if self.keepalive_at().is_some_and(|at| at <= now) {
             self.plain.push_back(Box::default());
@@ -377,8 +382,13 @@ impl Peer {
 
     /// All places where the peer may be: one datagram each.
     pub(crate) fn all_ends(&self) -> Vec<PathEnds> {
-        let mut ends: Vec<_> =
-            self.links.iter().flatten().filter(|link| link.is_up()).map(|link| link.ends()).collect();
+        let mut ends: Vec<_> = self
+            .links
+            .iter()
+            .flatten()
+            .filter(|link| link.is_up() && (link.is_ours() || link.is_believed()))
+            .map(|link| link.ends())
+            .collect();
         if ends.is_empty() {
             ends.extend(self.plain_ends);
         }

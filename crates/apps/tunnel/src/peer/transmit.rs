@@ -33,14 +33,17 @@ impl Peer {
         self.poll_plain(now, into).or_else(|| self.poll_train(now, into))
     }
 
+    /// A hello goes to each place where the peer may be: the path of the handshake may have gone since. The first one counts.
     fn poll_hello(&mut self, now: Instant) {
-        let (Some(ends), instance) = (self.plain_ends, self.shared.instance) else { return };
+        let instance = self.shared.instance;
+        let mut ends = self.all_ends();
+        ends.extend(self.plain_ends.filter(|plain| !ends.contains(plain)));
         let Some(session) = self.sessions.current(now) else { return };
         if session.takes_hello(now) {
             let mut contents = Vec::new();
             Frame::Hello { instance, flags: 0 }.write(&mut contents);
             let datagram = plain_datagram(&contents, |datagram| session.transport.seal_plain(datagram));
-            self.ready.push_back((ends, datagram));
+            self.ready.extend(ends.into_iter().map(|ends| (ends, datagram.clone())));
         }
     }
 
