@@ -46,6 +46,9 @@ enum Event {
     Inside { at: usize, packet: Vec<u8> },
 }
 
+/// Of a datagram: from which end, path, contents, when.
+pub(crate) type Filter = Box<dyn FnMut(usize, usize, &[u8], Instant) -> bool>;
+
 /// What came out of the tunnel at an end.
 #[derive(Debug, Clone)]
 pub(crate) struct Delivered {
@@ -64,9 +67,18 @@ pub(crate) struct Network {
     pending: BTreeMap<u64, Event>,
     number: u64,
     random: Pcg64Mcg,
-    /// Every datagram that was sent, if wanted.
+    /// Moments at which something happened.
     pub(crate) steps: u64,
+    /// Every datagram that was sent, if wanted.
     pub(crate) wire: Option<Vec<(usize, usize, Vec<u8>)>>,
+    /// False for what is to be lost.
+    pub(crate) filter: Option<Filter>,
+    /// Timeouts in a row that were over already.
+    spins: u32,
+    /// Where datagrams went that reach neither end.
+    pub(crate) astray: Vec<SocketAddr>,
+    /// More are a mistake.
+    pub(crate) most_spins: u32,
 }
 
 fn engine_random(seed: u64) -> Random {
@@ -82,6 +94,23 @@ pub(crate) fn engine(number: u8, other: u8, seed: u64) -> (Engine, PeerId) {
     let mut config = EngineConfig::new(private_key(number));
     let mut peer = PeerConfig::new(private_key(other).public_key());
     peer.allowed_ips.push(format!("10.0.0.{other}/32").parse().unwrap());
+    config.peers.push(peer);
+    let engine = Engine::new(config, Duration::from_secs(1_700_000_000), engine_random(seed));
+    let peer = engine.peer_ids().next().unwrap();
+    (engine, peer)
+}
+
+/// The same with rules.
+pub(crate) fn engine_with(
+    number: u8,
+    other: u8,
+    seed: u64,
+    rules: polypath_tunnel::Rules,
+) -> (Engine, PeerId) {
+    let mut config = EngineConfig::new(private_key(number));
+    let mut peer = PeerConfig::new(private_key(other).public_key());
+    peer.allowed_ips.push(format!("10.0.0.{other}/32").parse().unwrap());
+    peer.rules = rules;
     config.peers.push(peer);
     let engine = Engine::new(config, Duration::from_secs(1_700_000_000), engine_random(seed));
     let peer = engine.peer_ids().next().unwrap();
@@ -123,7 +152,22 @@ impl Network {
             random: Pcg64Mcg::seed_from_u64(5),
             steps: 0,
             wire: None,
+            filter: None,
+            spins: 0,
+            astray: Vec::new(),
+            most_spins: 2_000,
         }
+    }
+
+    /// The process of an end ends without a word, and another begins.
+    pub(crate) fn restart(&mut self, end: usize, engine: (Engine, PeerId), paths: usize) {
+        let (mut engine, peer) = engine;
+        for at in 0..paths {
+            let to = address(1 - end, at);
+            engine.add_path(self.now, peer, LocalId(at as u16), to, PathSettings::default()).unwrap();
+        }
+        self.ends[end] = engine;
+        self.peers[end] = peer;
     }
 
     pub(crate) fn set_up(&mut self, path: usize, is_up: bool) {
@@ -163,12 +207,20 @@ impl Network {
                 if let Some(wire) = &mut self.wire {
                     wire.push((end, path, datagram.to_vec()));
                 }
-                self.send(end, path, datagram.to_vec());
+                if transmit.remote == address(1 - end, path) {
+                    self.send(end, path, datagram.to_vec());
+                } else {
+                    self.astray.push(transmit.remote);
+                }
             }
         }
     }
 
     fn send(&mut self, end: usize, path: usize, bytes: Vec<u8>) {
+        let time = self.now;
+        if self.filter.as_mut().is_some_and(|filter| !filter(end, path, &bytes, time)) {
+            return;
+        }
         let chance = (self.random.next_u32() as f64) / f64::from(u32::MAX);
         let now = self.now;
         let link = &mut self.paths[path];
@@ -190,6 +242,17 @@ impl Network {
             let event = self.events.peek().map(|Reverse((at, _))| *at);
             let next = [timeout, event].into_iter().flatten().min();
             let Some(next) = next.filter(|&at| at <= until) else { break };
+            if timeout.is_some_and(|at| at <= self.now) && event.is_none_or(|at| at > self.now) {
+                self.spins += 1;
+                assert!(
+                    self.spins < self.most_spins,
+                    "spins at {}: timeouts {:?}",
+                    self.now,
+                    [self.ends[0].poll_timeout(), self.ends[1].poll_timeout()]
+                );
+            } else {
+                self.spins = 0;
+            }
             self.now = self.now.max(next);
             self.steps += 1;
             if event.is_some_and(|at| at <= self.now) {
