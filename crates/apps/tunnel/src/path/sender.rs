@@ -19,6 +19,8 @@ const FIRST_RTT: Duration = Duration::from_millis(333);
 const GRANULARITY: Duration = Duration::from_millis(1);
 /// A path is not taken for silent before this: both ends' processes may be kept from running for a while.
 const LEAST_PATIENCE: Duration = Duration::from_millis(60);
+/// A round trip that is longer by this, and a quarter, shows a queue.
+const QUEUE_SHOWS: Duration = Duration::from_millis(4);
 /// The pacer may lag so long: what a driver's timer is late by is caught up with.
 const MOST_LAG: Duration = Duration::from_millis(2);
 
@@ -201,7 +203,14 @@ impl PathSender {
     }
 
     /// There is nothing to send, though the window would allow it.
+    ///
+    /// A round trip that is much longer than the least one shows a queue on the path: then it is the path that limits, and a rate that
+    /// was believed too high, after a burst that the path let pass at once, is to be corrected.
     pub(crate) fn mark_app_limited(&mut self) {
+        let least = self.min_rtt.least();
+        if self.latest_rtt > least + least / 4 + QUEUE_SHOWS {
+            return;
+        }
         self.app_limited_until = self.delivered + self.in_flight_bytes.max(1);
         self.window_limited = false;
     }
