@@ -123,6 +123,8 @@ impl Link {
         if self.ends != ends {
             self.ends = ends;
             self.is_believed = false;
+            self.carries_long = false;
+            self.long_tries = 0;
             self.unanswered = 0;
             self.probe_at = now;
         }

@@ -1,5 +1,6 @@
 //! One peer: its sessions, its paths, and what waits for it.
 
+mod again;
 mod counts;
 mod departure;
 mod link;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use polypath_congestion::Policy;
 use polypath_units::{Duration, Instant};
 
+use super::again::Again;
 use super::counts::PeerCounts;
 use super::departure::Departure;
 use super::link::{Link, PathEnds};
@@ -77,7 +78,7 @@ pub(crate) struct Peer {
     /// Was to leave, and did not fit behind others.
     pub(super) stash: Option<Departure>,
     /// Frames of a path that fell silent.
-    pub(super) again: VecDeque<Box<[u8]>>,
+    pub(super) again: Again,
     /// Without keys, or for a stock WireGuard.
     pub(super) plain: VecDeque<Box<[u8]>>,
     /// Datagrams that are ready.
@@ -119,7 +120,7 @@ impl Peer {
             waiting: FairQueue::new(),
             urgent: VecDeque::new(),
             stash: None,
-            again: VecDeque::new(),
+            again: Again::default(),
             plain: VecDeque::new(),
             ready: VecDeque::new(),
             kept: Vec::new(),
@@ -372,7 +373,7 @@ impl Peer {
 
     /// Bytes that wait for a path.
     pub(crate) fn waiting_bytes(&self) -> usize {
-        self.waiting.bytes() + self.again.iter().map(|frame| frame.len()).sum::<usize>()
+        self.waiting.bytes() + self.again.bytes()
     }
 
     /// A datagram to send as it is.
