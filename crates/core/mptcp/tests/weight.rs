@@ -125,7 +125,7 @@ impl Pair {
 }
 
 /// What `polypath bench state` shows as resident memory is some 150 bytes more: what the allocator adds.
-const MOST_IDLE_BYTES: u64 = 3_980;
+const MOST_IDLE_BYTES: u64 = 3_950;
 
 #[test]
 fn an_idle_connection_with_two_subflows_is_small() {

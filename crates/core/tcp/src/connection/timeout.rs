@@ -91,7 +91,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// The timeout was genuine: what left before it goes out again. What left since is on its way, the first segment's copy above
     /// all, and an acknowledgment of nothing says nothing of it: the loss window is one segment (RFC 5682 §2.1, step 2a).
     fn lose_what_timed_out(&mut self) {
-        let Phase::Timeout { until, since } = self.recovery.phase() else { return };
+        let Phase::Timeout { until, since, .. } = self.recovery.phase() else { return };
         let lost = self.send.lose_before(until, since);
         self.delivery.count_lost(lost);
     }

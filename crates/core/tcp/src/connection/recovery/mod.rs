@@ -1,5 +1,6 @@
 //! State of loss recovery: the episode that is on, and what its acknowledgments have told.
 
+mod detection;
 mod frto;
 mod patience;
 mod prr;
@@ -14,10 +15,10 @@ use alloc::boxed::Box;
 use polypath_congestion::{Controller, MOST_WINDOW_BYTES};
 use polypath_units::{Duration, Instant};
 
-use crate::loss_recovery::{LossDetection, LossRecovery};
+use crate::loss_recovery::LossRecovery;
 use crate::scoreboard::Sent;
 
-use patience::Patience;
+use detection::Detection;
 use prr::Prr;
 use rack::Rack;
 use tail_probe::TailProbe;
@@ -32,16 +33,13 @@ pub(super) use threshold::DUPLICATE_THRESHOLD;
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
     phase: Phase,
-    frto: Frto,
-    threshold: Threshold,
+    detection: Detection,
     /// Duplicate acknowledgments in a row, where there is no SACK.
     duplicates: u32,
     /// Selectively acknowledged by duplicate acknowledgments, which do not grow the window (RFC 5681 §3.2): the next that
     /// advances does, for them as well.
-    deferred_bytes: u64,
+    deferred_bytes: u32,
     rack: Rack,
-    /// Where the slowest of several paths is waited for.
-    patience: Option<Box<Patience>>,
     /// Of the episode that is on, or the last one; none before the first, as in most idle connections.
     episode: Option<Box<Episode>>,
     tail_probe: TailProbe,
@@ -61,14 +59,12 @@ pub(super) enum Phase {
     /// Fast recovery until this position is acknowledged.
     Fast { until: u64 },
     /// After a timeout at `since`, until this position is acknowledged: what had not left by then is behind it.
-    Timeout { until: u64, since: Instant },
+    Timeout { until: u64, since: Instant, frto: Frto },
 }
 
 impl Recovery {
     pub(super) fn new(settings: &LossRecovery) -> Self {
-        let is_patient = settings.detection == LossDetection::RackPatient;
-        let patience = is_patient.then(|| Box::new(Patience::new()));
-        Self { threshold: Threshold::new(settings), patience, ..Self::default() }
+        Self { detection: Detection::new(settings), ..Self::default() }
     }
 
     // ---- episodes
@@ -87,10 +83,12 @@ impl Recovery {
     /// The retransmission timer passed. A further timeout of the same episode leaves open that the first one was spurious.
     pub(super) fn begin_timeout(&mut self, now: Instant, range: (u64, u64), is_clean: bool, frto: bool) {
         let before = self.phase;
-        self.threshold.handle_timeout();
-        self.frto = if frto { Frto::Resent } else { Frto::Off };
+        if let Some(threshold) = self.detection.threshold_mut() {
+            threshold.handle_timeout();
+        }
         self.deferred_bytes = 0;
-        self.phase = Phase::Timeout { until: range.1, since: now };
+        let frto = if frto { Frto::Resent } else { Frto::Off };
+        self.phase = Phase::Timeout { until: range.1, since: now, frto };
         let episode = self.episode.get_or_insert_default();
         episode.prr = Prr::default();
         if !matches!(before, Phase::Timeout { .. }) {
@@ -110,7 +108,6 @@ impl Recovery {
             return false;
         }
         self.phase = Phase::Open;
-        self.frto = Frto::Off;
         self.duplicates = 0;
         if let Some(episode) = &mut self.episode {
             episode.undo.handle_end();
@@ -123,7 +120,6 @@ impl Recovery {
     pub(super) fn handle_undone(&mut self) {
         self.tally.count_spurious();
         self.phase = Phase::Open;
-        self.frto = Frto::Off;
         if let Some(episode) = &mut self.episode {
             episode.undo.handle_undone();
         }
@@ -146,12 +142,15 @@ impl Recovery {
     /// Where the question stands whether the timeout was spurious.
     #[inline]
     pub(super) const fn frto(&self) -> Frto {
-        self.frto
+        match self.phase {
+            Phase::Timeout { frto, .. } => frto,
+            _ => Frto::Off,
+        }
     }
 
     /// The first acknowledgment after the timeout advanced: two new segments may leave.
     pub(super) fn send_new_for_frto(&mut self) {
-        self.frto = Frto::SentNew;
+        self.set_frto(Frto::SentNew);
         if let Some(episode) = &mut self.episode {
             episode.prr.forget_sent();
         }
@@ -159,7 +158,13 @@ impl Recovery {
 
     /// It was genuine.
     pub(super) fn end_frto(&mut self) {
-        self.frto = Frto::Off;
+        self.set_frto(Frto::Off);
+    }
+
+    fn set_frto(&mut self, new: Frto) {
+        if let Phase::Timeout { frto, .. } = &mut self.phase {
+            *frto = new;
+        }
     }
 
     // ---- what may leave
@@ -183,11 +188,11 @@ impl Recovery {
                 self.episode.as_ref().map_or(0, |episode| episode.prr.window_bytes())
             }
             // What else is in flight may have been lost, so it does not hold back the one segment that tells.
-            Phase::Timeout { .. } if self.frto == Frto::Resent => beyond(u64::from(mss)),
-            Phase::Timeout { .. } if self.frto == Frto::SentNew => beyond(2 * u64::from(mss)),
+            Phase::Timeout { frto: Frto::Resent, .. } => beyond(u64::from(mss)),
+            Phase::Timeout { frto: Frto::SentNew, .. } => beyond(2 * u64::from(mss)),
             // Limited transmit (RFC 3042): with SACK, what is in flight shrinks instead.
             Phase::Open if !has_sack => {
-                let segments = self.duplicates.min(self.threshold.segments() - 1);
+                let segments = self.duplicates.min(self.detection.segments() - 1);
                 by_congestion() + u64::from(segments * mss)
             }
             _ => by_congestion(),
@@ -219,8 +224,9 @@ impl Recovery {
     /// What an acknowledgment of `newly_bytes` grows the window by.
     #[inline]
     pub(super) fn growing_bytes(&mut self, newly_bytes: u64, advanced: bool) -> u64 {
-        self.deferred_bytes += newly_bytes;
-        if advanced { core::mem::take(&mut self.deferred_bytes) } else { 0 }
+        let growing = u64::from(self.deferred_bytes) + newly_bytes;
+        self.deferred_bytes = if advanced { 0 } else { growing.try_into().unwrap_or(u32::MAX) };
+        if advanced { growing } else { 0 }
     }
 
     // ---- what tells of losses
@@ -228,7 +234,7 @@ impl Recovery {
     /// A duplicate acknowledgment came, where there is no SACK. True if that makes enough of them (RFC 5681 §3.2).
     pub(super) fn handle_duplicate(&mut self) -> bool {
         self.duplicates += 1;
-        self.duplicates == self.threshold.segments() && !self.is_active()
+        self.duplicates == self.detection.segments() && !self.is_active()
     }
 
     /// The row of duplicates ended.
@@ -240,7 +246,7 @@ impl Recovery {
     /// A segment that had left once arrived, so long after that.
     #[inline]
     pub(super) fn handle_arrival(&mut self, now: Instant, took: impl FnOnce() -> Option<Duration>) {
-        if let Some(patience) = &mut self.patience
+        if let Some(patience) = self.detection.patience_mut()
             && let Some(took) = took()
         {
             patience.handle_arrival(now, took);
@@ -254,28 +260,30 @@ impl Recovery {
 
     /// A segment arrived after so many had overtaken it; see [`Threshold::handle_reordered`].
     pub(super) fn handle_reordered(&mut self, segments: u64) {
-        self.threshold.handle_reordered(segments);
+        if let Some(threshold) = self.detection.threshold_mut() {
+            threshold.handle_reordered(segments);
+        }
     }
 
     /// Losses are counted, and not timed.
     #[inline]
-    pub(super) const fn counts_losses(&self) -> bool {
-        self.threshold.is_used()
+    pub(super) fn counts_losses(&self) -> bool {
+        self.detection.threshold().is_some()
     }
 
     /// So many segments that overtook another mean that it is lost.
-    pub(super) const fn duplicate_threshold(&self) -> u32 {
-        self.threshold.segments()
+    pub(super) fn duplicate_threshold(&self) -> u32 {
+        self.detection.segments()
     }
 
     /// The least that this ever is.
-    pub(super) const fn least_duplicate_threshold(&self) -> u32 {
-        self.threshold.least()
+    pub(super) fn least_duplicate_threshold(&self) -> u32 {
+        self.detection.least_segments()
     }
 
     /// What is missing between segments that arrived counts as if it had overtaken as well.
-    pub(super) const fn counts_forward(&self) -> bool {
-        self.threshold.is_forward()
+    pub(super) fn counts_forward(&self) -> bool {
+        self.detection.threshold().is_some_and(Threshold::is_forward)
     }
 
     /// An acknowledgment came; see [`Rack::handle_order`].
@@ -299,7 +307,7 @@ impl Recovery {
         srtt: Duration,
         many_sacked: impl FnOnce() -> bool,
     ) -> Duration {
-        if let Some(patience) = &self.patience {
+        if let Some(patience) = self.detection.patience() {
             return patience.window();
         }
         let is_certain = !self.rack.reordering_seen() && (self.is_active() || many_sacked());

@@ -1,7 +1,7 @@
 //! How many segments may overtake another before that one counts as lost, where losses are counted: the `reordering` of Linux
 //! 2.6.32.
 
-use crate::loss_recovery::{DuplicateThreshold, LossDetection, LossRecovery};
+use crate::loss_recovery::DuplicateThreshold;
 
 /// Duplicate acknowledgments that mean loss where nothing better is known (RFC 5681 §3.2).
 pub(in crate::connection) const DUPLICATE_THRESHOLD: u32 = 3;
@@ -12,23 +12,17 @@ pub(super) struct Threshold {
     least: u8,
     segments: u8,
     is_forward: bool,
-    is_used: bool,
 }
 
 impl Threshold {
-    pub(super) fn new(settings: &LossRecovery) -> Self {
-        let (least, is_forward, is_used) = match settings.detection {
-            LossDetection::RackTlp | LossDetection::RackPatient => (DUPLICATE_THRESHOLD as u8, false, false),
-            LossDetection::ByCount(DuplicateThreshold { least, forward }) => {
-                (least.clamp(1, DuplicateThreshold::MOST), forward, true)
-            }
-        };
-        Self { least, segments: least, is_forward, is_used }
+    pub(super) fn new(setting: DuplicateThreshold) -> Self {
+        let least = setting.least.clamp(1, DuplicateThreshold::MOST);
+        Self { least, segments: least, is_forward: setting.forward }
     }
 
     /// A segment arrived after so many had overtaken it, counted from it to the last that did.
     pub(super) fn handle_reordered(&mut self, segments: u64) {
-        if self.is_used && segments > u64::from(self.segments) {
+        if segments > u64::from(self.segments) {
             self.segments = segments.min(DuplicateThreshold::MOST.into()) as u8;
             // What is missing was not lost: not all of it is.
             self.is_forward = false;
@@ -55,18 +49,6 @@ impl Threshold {
     pub(super) const fn is_forward(&self) -> bool {
         self.is_forward
     }
-
-    /// Losses are counted, and not timed.
-    #[inline]
-    pub(super) const fn is_used(&self) -> bool {
-        self.is_used
-    }
-}
-
-impl Default for Threshold {
-    fn default() -> Self {
-        Self::new(&LossRecovery::default())
-    }
 }
 
 #[cfg(test)]
@@ -74,8 +56,7 @@ mod tests {
     use super::*;
 
     fn threshold(least: u8, forward: bool) -> Threshold {
-        let detection = LossDetection::ByCount(DuplicateThreshold { least, forward });
-        Threshold::new(&LossRecovery { detection, ..LossRecovery::default() })
+        Threshold::new(DuplicateThreshold { least, forward })
     }
 
     #[test]
@@ -94,12 +75,5 @@ mod tests {
     #[test]
     fn it_is_never_none_and_never_more_than_the_most() {
         assert_eq!((threshold(0, false).segments(), threshold(255, false).segments()), (1, 127));
-    }
-
-    #[test]
-    fn where_time_tells_of_losses_nothing_changes_it() {
-        let mut threshold = Threshold::default();
-        threshold.handle_reordered(40);
-        assert_eq!((threshold.segments(), threshold.is_used()), (DUPLICATE_THRESHOLD, false));
     }
 }
