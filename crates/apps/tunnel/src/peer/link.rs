@@ -24,6 +24,9 @@ const MOST_STRANGE_PROBES: u32 = 6;
 const MOST_OWN: usize = 256;
 /// A path of the peer's is gone after so long.
 const FORGOTTEN: Duration = Duration::from_secs(180);
+/// Most probes in a second: two addresses that both answer, and take turns, must not keep the ends busy.
+const MOST_PROBES: u32 = 16;
+const SECOND: Duration = Duration::from_secs(1);
 /// A time is sent at most so often.
 const TIME_AGAIN: Duration = Duration::from_millis(4);
 
@@ -66,6 +69,8 @@ pub(crate) struct Link {
     unanswered: u32,
     long_tries: u32,
     probe_at: Instant,
+    /// Since when probes are counted, and how many left since.
+    probes_of: (Instant, u32),
     pub(crate) sender: PathSender,
     pub(crate) receiver: PathReceiver,
     pub(crate) delay: OneWayDelay,
@@ -96,6 +101,7 @@ impl Link {
             unanswered: 0,
             long_tries: 0,
             probe_at: now,
+            probes_of: (now, 0),
             sender: PathSender::new(now, policy, mss_bytes),
             receiver: PathReceiver::default(),
             delay: OneWayDelay::default(),
@@ -127,6 +133,7 @@ impl Link {
             self.long_tries = 0;
             self.unanswered = 0;
             self.probe_at = now;
+            self.strange = None;
         }
     }
 
@@ -176,7 +183,9 @@ impl Link {
     /// Something authentic came from there.
     pub(crate) fn handle_received(&mut self, now: Instant, from: PathEnds) {
         self.last_received_at = Some(now);
-        if from != self.ends && self.strange != Some(from) {
+        // Of a path of ours the driver says which socket it has: what still comes to the one before is no news.
+        let may_move = !self.is_ours || from.local == self.ends.local;
+        if may_move && from != self.ends && self.strange != Some(from) {
             // Only an answer from there makes it the path's address.
             self.strange = Some(from);
             self.unanswered = 0;
@@ -201,11 +210,25 @@ impl Link {
         self.unanswered += 1;
         let again = (PROBE_AGAIN * (1 << self.unanswered.min(5) >> 1)).min(MOST_PROBE_AGAIN);
         self.probe_at = now + again.max(self.sender.silence_patience().min(MOST_PROBE_AGAIN));
+        self.count_probe(now);
         Some(ProbeToSend { to, is_long })
+    }
+
+    fn count_probe(&mut self, now: Instant) {
+        if now.since(self.probes_of.0) >= SECOND {
+            self.probes_of = (now, 0);
+        }
+        self.probes_of.1 += 1;
     }
 
     /// When the next probe is due.
     pub(crate) fn probe_due(&self, is_busy: bool) -> Instant {
+        let due = self.probe_wanted_at(is_busy);
+        let (since, count) = self.probes_of;
+        if count < MOST_PROBES { due } else { due.max(since + SECOND) }
+    }
+
+    fn probe_wanted_at(&self, is_busy: bool) -> Instant {
         let needs_one = !self.is_believed
             || self.strange.is_some()
             || self.sender.silences() > 0
@@ -230,12 +253,15 @@ impl Link {
             return false;
         };
         let Some(challenge) = self.challenges.remove(at) else { return false };
-        self.unanswered = 0;
-        self.probe_at = now;
+        let is_from_there = challenge.to.remote == from.remote || challenge.to == self.ends;
+        // An answer from elsewhere leaves the question open.
+        if is_from_there {
+            self.unanswered = 0;
+            self.probe_at = now;
+        }
         if challenge.is_long && challenge.to == self.ends {
             self.carries_long = true;
         }
-        let is_from_there = challenge.to.remote == from.remote || challenge.to == self.ends;
         if is_from_there && challenge.to != self.ends {
             self.ends = challenge.to;
             self.carries_long = false;
