@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use polypath_congestion::{Ack, Config, Controller, FlowView, Flows, Policy, RateSample};
 use polypath_units::{BitRate, Duration, Instant};
 
+use super::rate::{Ceiling, RateMeter};
 use super::receiver::MOST_ACK_DELAY;
 use crate::frame::AckFrame;
 
@@ -21,6 +22,10 @@ const GRANULARITY: Duration = Duration::from_millis(1);
 const LEAST_PATIENCE: Duration = Duration::from_millis(60);
 /// A round trip that is longer by this, and a quarter, shows a queue.
 const QUEUE_SHOWS: Duration = Duration::from_millis(4);
+/// What is under way beyond two round trips on a path whose rate was believed too high.
+const LEAST_SLACK: Duration = Duration::from_millis(10);
+/// Fewer packets would not keep a path going while acknowledgments are delayed.
+const LEAST_WINDOW_PACKETS: u64 = 4;
 /// The pacer may lag so long: what a driver's timer is late by is caught up with.
 const MOST_LAG: Duration = Duration::from_millis(2);
 
@@ -85,6 +90,8 @@ pub(crate) struct PathSender {
     rtt_variation: Duration,
     min_rtt: LeastRtt,
     latest_rtt: Duration,
+    meter: RateMeter,
+    ceiling: Ceiling,
     paced_until: Instant,
     /// When the last packet left that asks for an acknowledgment.
     last_sent_at: Instant,
@@ -119,6 +126,8 @@ impl PathSender {
             rtt_variation: Duration::ZERO,
             min_rtt: LeastRtt::default(),
             latest_rtt: Duration::ZERO,
+            meter: RateMeter::default(),
+            ceiling: Ceiling::default(),
             paced_until: now,
             last_sent_at: now,
             last_acked_at: now,
@@ -151,6 +160,7 @@ impl PathSender {
         if counts {
             if self.in_flight_bytes == 0 {
                 (self.first_sent_at, self.delivered_at) = (now, now);
+                self.meter.handle_start(now, self.delivered);
                 self.last_acked_at = self.last_acked_at.max(now);
             }
             self.in_flight_bytes += bytes as u64;
@@ -180,6 +190,11 @@ impl PathSender {
 
     /// The rate at which packets leave.
     pub(crate) fn pacing_rate(&self) -> BitRate {
+        let rate = self.believed_rate();
+        self.ceiling.rate().map_or(rate, |ceiling| ceiling.min(rate))
+    }
+
+    fn believed_rate(&self) -> BitRate {
         self.controller.pacing_rate().unwrap_or_else(|| {
             let rate = BitRate::from_bytes_over(self.controller.window_bytes(), self.srtt());
             let factor = if self.controller.in_slow_start() { 2.0 } else { 1.2 };
@@ -189,7 +204,15 @@ impl PathSender {
 
     /// Bytes that the window lets go now.
     pub(crate) fn window_left_bytes(&self) -> u64 {
-        self.controller.window_bytes().saturating_sub(self.in_flight_bytes)
+        self.window_bytes().saturating_sub(self.in_flight_bytes)
+    }
+
+    fn window_bytes(&self) -> u64 {
+        let window_bytes = self.controller.window_bytes();
+        let Some(rate) = self.ceiling.rate() else { return window_bytes };
+        // As much as BBR has, and what a path whose delay varies needs to be full.
+        let span = self.min_rtt.least() * 2 + (self.rtt_variation * 4).max(LEAST_SLACK);
+        window_bytes.min(rate.bytes_in(span).max(LEAST_WINDOW_PACKETS * u64::from(self.mss_bytes)))
     }
 
     /// When the next packet may leave, if the window lets it.
@@ -207,12 +230,16 @@ impl PathSender {
     /// A round trip that is much longer than the least one shows a queue on the path: then it is the path that limits, and a rate that
     /// was believed too high, after a burst that the path let pass at once, is to be corrected.
     pub(crate) fn mark_app_limited(&mut self) {
-        let least = self.min_rtt.least();
-        if self.latest_rtt > least + least / 4 + QUEUE_SHOWS {
+        if self.queue_shows() {
             return;
         }
         self.app_limited_until = self.delivered + self.in_flight_bytes.max(1);
         self.window_limited = false;
+    }
+
+    fn queue_shows(&self) -> bool {
+        let least = self.min_rtt.least();
+        self.latest_rtt > least + least / 4 + QUEUE_SHOWS
     }
 
     /// The peer's word on what came. An unknown session, and numbers that were never sent, are nothing.
@@ -362,7 +389,10 @@ impl PathSender {
         if round_ended {
             self.round_end = self.delivered;
         }
-        let rate = tally.newest.as_ref().map(|newest| self.rate_sample(newest));
+        let rate = tally.newest.as_ref().map(|newest| self.rate_sample(now, newest));
+        if let Some(newest) = &tally.newest {
+            self.meter.handle_delivered(now, newest.sent_at, self.delivered);
+        }
         let latest = self.latest_rtt;
         let rtt = tally.largest_sent_at.map(|_| self.min_rtt.told_for(now, latest));
         self.controller.on_ack(
@@ -379,19 +409,31 @@ impl PathSender {
             },
             &flows,
         );
+        if let Some(newest) = &tally.newest {
+            let delivered = (&self.meter, newest.sent_at, self.delivered, self.app_limited_until);
+            self.ceiling.update(now, self.queue_shows(), self.believed_rate(), delivered);
+        }
     }
 
-    fn rate_sample(&self, newest: &Newest) -> RateSample {
+    fn rate_sample(&self, now: Instant, newest: &Newest) -> RateSample {
         let is_reliable = !newest.interval.is_zero() && newest.interval >= self.min_rtt.least();
         let bytes = self.delivered - newest.prior_delivered;
+        let of_round_trip = BitRate::from_bytes_over(bytes, newest.interval);
+        // Over more than a round trip, where that is short.
+        let (mut delivery_rate, mut prior_delivered) = (of_round_trip, newest.prior_delivered);
+        let mut app_limited = newest.app_limited;
+        if let Some(longer) = self.meter.sample(now, newest.sent_at, self.delivered)
+            && longer.since_delivered < prior_delivered
+        {
+            app_limited |= longer.since_delivered < self.app_limited_until;
+            (delivery_rate, prior_delivered) = (longer.rate, longer.since_delivered);
+        } else if !is_reliable {
+            delivery_rate = BitRate::from_bps(0);
+        }
         RateSample {
-            delivery_rate: if is_reliable {
-                BitRate::from_bytes_over(bytes, newest.interval)
-            } else {
-                BitRate::from_bps(0)
-            },
-            app_limited: newest.app_limited,
-            prior_delivered_bytes: newest.prior_delivered,
+            delivery_rate,
+            app_limited,
+            prior_delivered_bytes: prior_delivered,
             delivered_bytes: self.delivered,
             tx_in_flight_bytes: newest.tx_in_flight,
             in_flight_bytes: self.in_flight_bytes,

@@ -23,6 +23,8 @@ pub(crate) struct PathConfig {
     pub(crate) delay: Duration,
     pub(crate) queue_bytes: u64,
     pub(crate) loss: f64,
+    /// So much passes at once after idleness, as a token bucket lets it.
+    pub(crate) burst_bytes: u64,
 }
 
 impl PathConfig {
@@ -30,7 +32,7 @@ impl PathConfig {
     pub(crate) fn new(mbps: u64, delay_ms: u64) -> Self {
         let rate = BitRate::from_mbps(mbps);
         let queue_bytes = rate.bytes_in(Duration::from_millis(100)).max(15_000);
-        Self { rate, delay: Duration::from_millis(delay_ms), queue_bytes, loss: 0.0 }
+        Self { rate, delay: Duration::from_millis(delay_ms), queue_bytes, loss: 0.0, burst_bytes: 0 }
     }
 }
 
@@ -229,8 +231,9 @@ impl Network {
             return;
         }
         let takes = link.config.rate.time_to_send(bytes.len() as u64 + OUTER_BYTES);
-        link.free_at[end] = link.free_at[end].max(now) + takes;
-        let at = link.free_at[end] + link.config.delay;
+        let burst = link.config.rate.time_to_send(link.config.burst_bytes);
+        link.free_at[end] = link.free_at[end].max(now - burst) + takes;
+        let at = link.free_at[end].max(now) + link.config.delay;
         self.schedule(at, Event::Datagram { to: 1 - end, path, from: address(end, path), bytes });
     }
 

@@ -1,0 +1,116 @@
+//! What an end believes of its paths' rates, and that a flow inside has both.
+
+mod network;
+
+use network::{Network, PathConfig, numbers, packet};
+use polypath_units::{Duration, Instant};
+
+const BEGIN: Instant = Instant::from_secs(2);
+const PACKET_BYTES: usize = 1_400;
+/// How often the flow looks at what came.
+const STEP: Duration = Duration::from_micros(200);
+
+/// A flow like TCP's: a window that grows with what arrives and is halved by a loss. What arrived is known at once.
+struct Bulk {
+    window: f64,
+    threshold: f64,
+    sent: u32,
+    next: u32,
+    seen: usize,
+    recovered_at: u32,
+    halved: u32,
+}
+
+impl Bulk {
+    fn new() -> Self {
+        Self { window: 10.0, threshold: f64::MAX, sent: 0, next: 0, seen: 0, recovered_at: 0, halved: 0 }
+    }
+
+    fn run(&mut self, network: &mut Network, until: Instant) {
+        while network.now < until {
+            let came = numbers(&network.delivered[1][self.seen..]);
+            self.seen += came.len();
+            for number in came {
+                self.window += if self.window < self.threshold { 1.0 } else { 1.0 / self.window };
+                if number > self.next && number >= self.recovered_at {
+                    self.window = (self.window / 2.0).max(4.0);
+                    self.threshold = self.window;
+                    self.recovered_at = self.sent;
+                    self.halved += 1;
+                }
+                self.next = self.next.max(number + 1);
+            }
+            while f64::from(self.sent - self.next) < self.window {
+                network.send_at(network.now, 0, packet(1, 2, 4_000, self.sent, PACKET_BYTES));
+                self.sent += 1;
+            }
+            network.run_until(network.now + STEP);
+        }
+    }
+}
+
+fn bucket(mbps: u64, burst_bytes: u64) -> PathConfig {
+    let delay = Duration::from_micros(50);
+    PathConfig { delay, burst_bytes, ..PathConfig::new(mbps, 0) }
+}
+
+/// The rates at which packets leave, in bits a second: the median of half a second, as now and then a controller tries more.
+fn believed(network: &mut Network, bulk: &mut Bulk) -> Vec<u64> {
+    let mut rates = vec![Vec::new(); 2];
+    for _ in 0..25 {
+        bulk.run(network, network.now + Duration::from_millis(20));
+        let status = network.ends[0].peer_status(network.now, network.peers[0]).unwrap();
+        rates.iter_mut().zip(status.paths).for_each(|(rates, path)| rates.push(path.rate.as_bps()));
+    }
+    let median = |rates: &mut Vec<u64>| {
+        rates.sort_unstable();
+        rates[rates.len() / 2]
+    };
+    rates.iter_mut().map(median).collect()
+}
+
+/// What of the sum of rates arrived from one time to another, datagrams counted whole.
+fn share(network: &Network, paths: &[PathConfig], from: Instant, to: Instant) -> f64 {
+    let came = network.delivered[1].iter().filter(|one| one.at >= from && one.at < to).count();
+    // Tunnel, UDP and IP around each packet.
+    let bits = came as f64 * 8.0 * (PACKET_BYTES + 57) as f64;
+    let sum: u64 = paths.iter().map(|path| path.rate.as_bps()).sum();
+    bits / to.since(from).as_secs_f64() / sum as f64
+}
+
+#[test]
+fn a_burst_that_a_bucket_lets_pass_is_not_taken_for_a_rate() {
+    for burst_bytes in [4_000, 15_000, 32_000, 100_000] {
+        let paths = [bucket(20, burst_bytes), bucket(10, burst_bytes)];
+        let mut network = Network::new(&paths);
+        network.run_until(BEGIN);
+        let mut bulk = Bulk::new();
+        for seconds in [2, 4, 6] {
+            let from = network.now;
+            bulk.run(&mut network, BEGIN + Duration::from_millis(1_000 * seconds - 500));
+            let rates = believed(&mut network, &mut bulk);
+            for (path, rate) in paths.iter().zip(&rates) {
+                let of_line = *rate as f64 / path.rate.as_bps() as f64;
+                assert!((0.7..=1.3).contains(&of_line), "{burst_bytes} after {seconds} s: {rates:?}");
+            }
+            let share = share(&network, &paths, from, network.now);
+            assert!(share >= if seconds == 2 { 0.9 } else { 0.99 }, "{burst_bytes}: {share}");
+        }
+    }
+}
+
+#[test]
+fn a_fast_path_is_known_soon() {
+    for (mbps, delay_us, first_ms) in [(1_000, 50, 50), (200, 50, 30), (1_000, 5_000, 150)] {
+        let delay = Duration::from_micros(delay_us);
+        let path = PathConfig { delay, queue_bytes: 400_000, ..PathConfig::new(mbps, 0) };
+        let mut network = Network::new(&[path]);
+        network.run_until(BEGIN);
+        let mut bulk = Bulk::new();
+        let from = BEGIN + Duration::from_millis(first_ms);
+        bulk.run(&mut network, from);
+        bulk.run(&mut network, from + Duration::from_millis(100));
+        let share = share(&network, &[path], from, network.now);
+        assert!(share >= 0.9, "{mbps} Mbit/s, {delay}: {share}");
+    }
+}
