@@ -113,6 +113,10 @@ impl<T: Copy + PartialEq> AllowedIps<T> {
         self.owners.retain(|_, other| *other != owner);
     }
 
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new();
+    }
+
     pub(crate) fn find(&self, address: IpAddr) -> Option<T> {
         let lengths = &self.lengths[usize::from(address.is_ipv6())];
         lengths.iter().find_map(|&prefix_bits| {

@@ -55,7 +55,8 @@ mod united;
 
 pub use allowed_ips::{Network, NetworkError};
 pub use engine::{
-    Engine, EngineConfig, EngineCounts, PACKET_ROOM_BYTES, PathStatus, PeerConfig, PeerId, PeerStatus, Random,
+    Engine, EngineConfig, EngineCounts, PACKET_ROOM_BYTES, PathStatus, PeerChanges, PeerConfig, PeerId,
+    PeerStatus, Random,
 };
 pub use inner_packet::InnerPacket;
 pub use noise::PathId;

@@ -2,7 +2,8 @@
 
 mod network;
 
-use network::{Network, PathConfig, numbers, packet};
+use network::{Network, PathConfig, numbers, packet, private_key};
+use polypath_tunnel::PeerConfig;
 use polypath_units::{BitRate, Duration, Instant};
 
 /// A stream of packets of `len_bytes` from end 0, at a rate, from 2 s on.
@@ -145,4 +146,41 @@ fn the_path_of_the_handshake_may_go_right_after_it() {
     network.send_at(Instant::from_secs(2), 0, packet(1, 2, 1, 7, 600));
     network.run_until(Instant::from_secs(4));
     assert_eq!(numbers(&network.delivered[1]), [7]);
+}
+
+#[test]
+fn peers_change_while_others_go_on() {
+    let mut network = Network::new(&[PathConfig::new(20, 10), PathConfig::new(10, 30)]);
+    let count = stream(&mut network, BitRate::from_mbps(2), 1_200, Duration::from_secs(10));
+    let config = |number: u8, more: &[&str]| {
+        let mut peer = PeerConfig::new(private_key(number).public_key());
+        peer.allowed_ips.push(format!("10.0.0.{number}/32").parse().unwrap());
+        peer.allowed_ips.extend(more.iter().map(|more| more.parse::<polypath_tunnel::Network>().unwrap()));
+        peer
+    };
+    network.run_until(Instant::from_secs(4));
+    let changes = network.ends[1].set_peers(vec![config(9, &[]), config(1, &["10.0.0.77/32"])]);
+    assert_eq!((changes.added.len(), changes.removed.len()), (1, 0));
+    network.run_until(Instant::from_secs(6));
+    let changes = network.ends[1].set_peers(vec![config(1, &["10.0.0.77/32"])]);
+    assert_eq!((changes.added.len(), changes.removed.len()), (0, 1));
+    // The network that it has now counts.
+    network.send_at(Instant::from_secs(7), 0, packet(77, 2, 9, 1_000_000, 600));
+    network.run_until(Instant::from_secs(13));
+    assert_eq!(network.delivered[1].len(), count as usize + 1);
+    let status = network.ends[1].peer_status(network.now, network.peers[1]).unwrap();
+    assert_eq!(status.counts.handshakes, 1);
+
+    // The peer is taken away, and added again: it has to shake hands anew.
+    let changes = network.ends[1].set_peers(Vec::new());
+    assert_eq!(changes.removed, [network.peers[1]]);
+    network.send_at(network.now, 0, packet(1, 2, 9, 1, 600));
+    network.run_until(Instant::from_secs(20));
+    assert_eq!(network.delivered[1].len(), count as usize + 1);
+    let changes = network.ends[1].set_peers(vec![config(1, &[])]);
+    assert_eq!(changes.added.len(), 1);
+    network.run_until(Instant::from_secs(40));
+    network.send_at(network.now, 0, packet(1, 2, 9, 2, 600));
+    network.run_until(Instant::from_secs(41));
+    assert_eq!(numbers(&network.delivered[1]).last(), Some(&2));
 }

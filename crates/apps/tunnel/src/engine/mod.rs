@@ -6,10 +6,12 @@ mod config;
 mod counts;
 mod flood;
 mod handshakes;
+mod peers;
 mod state;
 mod status;
 
 pub use config::{EngineConfig, PeerConfig, PeerId};
 pub use counts::EngineCounts;
+pub use peers::PeerChanges;
 pub use state::{Engine, PACKET_ROOM_BYTES, Random};
 pub use status::{PathStatus, PeerStatus};

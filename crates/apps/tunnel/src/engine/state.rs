@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use polypath_units::{Duration, Instant};
 
-use super::config::{EngineConfig, PeerConfig, PeerId};
+use super::config::{EngineConfig, PeerId};
 use super::counts::EngineCounts;
 use super::flood::Flood;
 
@@ -29,7 +29,8 @@ pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
 pub struct Engine {
     pub(super) identity: Identity,
     pub(super) public_key: PublicKey,
-    pub(super) peers: Vec<Option<Peer>>,
+    /// A number is given once: a driver may still have that of a peer that is gone.
+    pub(super) peers: Vec<Option<Box<Peer>>>,
     pub(super) by_key: BTreeMap<PublicKey, PeerId>,
     pub(super) by_index: BTreeMap<[u8; 4], PeerId>,
     pub(super) allowed: AllowedIps<PeerId>,
@@ -90,33 +91,6 @@ impl Engine {
             engine.add_peer(peer);
         }
         engine
-    }
-
-    /// Adds a peer. One with the same key is replaced.
-    pub fn add_peer(&mut self, config: PeerConfig) -> PeerId {
-        if let Some(&before) = self.by_key.get(&config.public_key) {
-            self.remove_peer(before);
-        }
-        let id = PeerId::new(self.peers.len());
-        for network in config.allowed_ips {
-            self.allowed.insert(network, id);
-        }
-        self.by_key.insert(config.public_key, id);
-        let has_lower_key = self.public_key < config.public_key;
-        let shared = Arc::clone(&self.shared);
-        let peer = Peer::new(config.public_key, config.preshared_key, config.rules, has_lower_key, shared);
-        self.peers.push(Some(peer));
-        id
-    }
-
-    /// Takes a peer away, with its sessions and networks.
-    pub fn remove_peer(&mut self, id: PeerId) {
-        if let Some(peer) = self.peers[id.index()].take() {
-            self.by_key.remove(&peer.key);
-            self.by_index.retain(|_, other| *other != id);
-            self.allowed.remove(id);
-            self.changed.insert(id);
-        }
     }
 
     /// The peer with a key.
@@ -181,7 +155,7 @@ impl Engine {
     }
 
     pub(super) fn peer_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
-        self.peers.get_mut(id.index())?.as_mut()
+        self.peers.get_mut(id.index())?.as_deref_mut()
     }
 
     /// The peer may have something to send, and another timeout.
@@ -305,7 +279,7 @@ impl Engine {
             if let Some(before) = self.timeout_of.remove(&id) {
                 self.timeouts.remove(&(before, id));
             }
-            let next = self.peers[id.index()].as_ref().and_then(Peer::next_timeout);
+            let next = self.peers[id.index()].as_ref().and_then(|peer| peer.next_timeout());
             if let Some(at) = next {
                 self.timeouts.insert((at, id));
                 self.timeout_of.insert(id, at);

@@ -86,7 +86,7 @@ impl Engine {
     /// A peer as it is now.
     #[must_use]
     pub fn peer_status(&self, now: Instant, id: PeerId) -> Option<PeerStatus> {
-        let peer = self.peers.get(id.index())?.as_ref()?;
+        let peer = self.peers.get(id.index())?.as_deref()?;
         let paths = (0..PATHS).filter_map(|at| {
             let id = PathId::new(at as u8)?;
             let link = peer.link(id)?;

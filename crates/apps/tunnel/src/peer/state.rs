@@ -135,6 +135,11 @@ impl Peer {
         }
     }
 
+    /// What may change while it runs.
+    pub(crate) fn set_config(&mut self, preshared: PresharedKey, rules: Rules) {
+        (self.preshared, self.rules) = (preshared, rules);
+    }
+
     /// A path of ours to the peer.
     pub(crate) fn add_link(
         &mut self,
