@@ -37,6 +37,9 @@ mod allowed_ips;
 pub mod driver;
 mod engine;
 mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod heterogeneity;
 mod inner_packet;
 pub mod key;

@@ -9,6 +9,8 @@ mod handshakes;
 mod peers;
 mod state;
 mod status;
+#[cfg(any(test, feature = "fuzzing"))]
+mod weighed;
 
 pub use config::{EngineConfig, PeerConfig, PeerId};
 pub use counts::EngineCounts;

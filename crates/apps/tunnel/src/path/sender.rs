@@ -26,6 +26,8 @@ const QUEUE_SHOWS: Duration = Duration::from_millis(4);
 const LEAST_SLACK: Duration = Duration::from_millis(10);
 /// Fewer packets would not keep a path going while acknowledgments are delayed.
 const LEAST_WINDOW_PACKETS: u64 = 4;
+/// Packets leave at least so fast: a rate that was never measured, as of a path without any delay, must not stop it for ever.
+const LEAST_RATE: BitRate = BitRate::from_kbps(10);
 /// The pacer may lag so long: what a driver's timer is late by is caught up with.
 const MOST_LAG: Duration = Duration::from_millis(2);
 
@@ -191,7 +193,7 @@ impl PathSender {
     /// The rate at which packets leave.
     pub(crate) fn pacing_rate(&self) -> BitRate {
         let rate = self.believed_rate();
-        self.ceiling.rate().map_or(rate, |ceiling| ceiling.min(rate))
+        self.ceiling.rate().map_or(rate, |ceiling| ceiling.min(rate)).max(LEAST_RATE)
     }
 
     fn believed_rate(&self) -> BitRate {
@@ -506,6 +508,12 @@ impl PathSender {
     /// Nothing that is under way is of use to another path any more.
     pub(crate) fn forget_contents(&mut self) {
         self.sent.iter_mut().for_each(|sent| sent.contents = None);
+    }
+
+    /// Packets that are under way, or behind one that is.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn held_packets(&self) -> usize {
+        self.sent.len()
     }
 
     pub(crate) fn silences(&self) -> u32 {

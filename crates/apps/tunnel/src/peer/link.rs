@@ -302,6 +302,12 @@ impl Link {
         !self.own.is_empty()
     }
 
+    /// Packets and questions that it holds.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn held_items(&self) -> usize {
+        self.own.len() + self.challenges.len() + self.sender.held_packets()
+    }
+
     pub(crate) fn last_received_at(&self) -> Option<Instant> {
         self.last_received_at
     }

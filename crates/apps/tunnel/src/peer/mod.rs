@@ -9,6 +9,8 @@ mod schedule;
 mod sessions;
 mod state;
 mod transmit;
+#[cfg(any(test, feature = "fuzzing"))]
+mod weighed;
 
 pub use counts::PeerCounts;
 pub(crate) use link::PathEnds;
