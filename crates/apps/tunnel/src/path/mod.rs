@@ -5,6 +5,7 @@ mod rate;
 mod receiver;
 mod sender;
 mod settings;
+mod standing_queue;
 
 pub(crate) use delay::OneWayDelay;
 pub(crate) use receiver::PathReceiver;

@@ -17,6 +17,8 @@ const SPACING: Duration = Duration::from_millis(4);
 const REFUTED: f64 = 1.3;
 /// A path whose rate was believed too high is given so much of what it delivers, so that a share of a line can grow.
 const ROOM: f64 = 1.25;
+/// Without a queue for so long, nothing is bound any more.
+const FORGIVEN: Duration = Duration::from_secs(1);
 /// Deliveries that come so near to the bound have reached it.
 const REACHED: f64 = 1.1;
 
@@ -89,11 +91,13 @@ impl RateMeter {
 pub(super) struct Ceiling {
     rate: Option<BitRate>,
     lifted_at: Instant,
+    refuted_at: Instant,
 }
 
 impl Ceiling {
     /// A path with a queue delivered so much, where the controller believes in `believed`.
-    fn note_queue(&mut self, believed: BitRate, delivered: BitRate) {
+    fn note_queue(&mut self, now: Instant, believed: BitRate, delivered: BitRate) {
+        self.refuted_at = now;
         let is_refuted = believed.as_bps() as f64 > delivered.as_bps() as f64 * REFUTED;
         self.rate = is_refuted.then(|| times(delivered, ROOM));
     }
@@ -101,6 +105,10 @@ impl Ceiling {
     /// A path without a queue may be faster than it was, if it delivers as much as it is given.
     fn lift(&mut self, now: Instant, believed: BitRate, delivered: Option<Delivery>) {
         let Some(rate) = self.rate else { return };
+        if now.since(self.refuted_at) >= FORGIVEN {
+            self.rate = None;
+            return;
+        }
         if now.since(self.lifted_at) >= LEAST_SPAN
             && delivered.is_some_and(|delivered| times(delivered.rate, REACHED) >= rate)
         {
@@ -122,7 +130,7 @@ impl Ceiling {
         } else if let Some(long) = meter.long_sample(now, sent_at, delivered)
             && long.since_delivered >= limited_until
         {
-            self.note_queue(believed, long.rate);
+            self.note_queue(now, believed, long.rate);
         }
     }
 
@@ -180,16 +188,27 @@ mod tests {
     fn what_was_refuted_is_bound_until_the_path_shows_more() {
         let (ten, hundred) = (BitRate::from_mbps(10), BitRate::from_mbps(100));
         let mut ceiling = Ceiling::default();
-        ceiling.note_queue(BitRate::from_mbps(12), ten);
+        ceiling.note_queue(Instant::from_secs(1), BitRate::from_mbps(12), ten);
         assert_eq!(ceiling.rate(), None);
-        ceiling.note_queue(hundred, ten);
+        ceiling.note_queue(Instant::from_secs(1), hundred, ten);
         assert_eq!(ceiling.rate(), Some(BitRate::from_kbps(12_500)));
         let delivers = |mbps| Some(Delivery { rate: BitRate::from_mbps(mbps), since_delivered: 0 });
         ceiling.lift(Instant::from_secs(1), hundred, delivers(10));
         assert_eq!(ceiling.rate(), Some(BitRate::from_kbps(12_500)));
         for step in 0..12 {
-            ceiling.lift(Instant::from_millis(2_000 + 20 * step), hundred, delivers(100));
+            ceiling.lift(Instant::from_millis(1_040 + 20 * step), hundred, delivers(100));
         }
+        assert_eq!(ceiling.rate(), None);
+    }
+
+    #[test]
+    fn a_bound_ends_with_the_queue() {
+        let (ten, hundred) = (BitRate::from_mbps(10), BitRate::from_mbps(100));
+        let mut ceiling = Ceiling::default();
+        ceiling.note_queue(Instant::from_secs(1), hundred, ten);
+        ceiling.lift(Instant::from_millis(1_900), hundred, None);
+        assert!(ceiling.rate().is_some());
+        ceiling.lift(Instant::from_millis(2_000), hundred, None);
         assert_eq!(ceiling.rate(), None);
     }
 }

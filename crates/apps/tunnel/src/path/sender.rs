@@ -10,6 +10,7 @@ use polypath_units::{BitRate, Duration, Instant};
 
 use super::rate::{Ceiling, RateMeter};
 use super::receiver::MOST_ACK_DELAY;
+use super::standing_queue::StandingQueue;
 use crate::frame::AckFrame;
 
 /// A packet is lost when one behind it by so many came (RFC 9002 §6.1.1).
@@ -20,8 +21,6 @@ const FIRST_RTT: Duration = Duration::from_millis(333);
 const GRANULARITY: Duration = Duration::from_millis(1);
 /// A path is not taken for silent before this: both ends' processes may be kept from running for a while.
 const LEAST_PATIENCE: Duration = Duration::from_millis(60);
-/// A round trip that is longer by this, and a quarter, shows a queue.
-const QUEUE_SHOWS: Duration = Duration::from_millis(4);
 /// What is under way beyond two round trips on a path whose rate was believed too high.
 const LEAST_SLACK: Duration = Duration::from_millis(10);
 /// Fewer packets would not keep a path going while acknowledgments are delayed.
@@ -92,6 +91,7 @@ pub(crate) struct PathSender {
     rtt_variation: Duration,
     min_rtt: LeastRtt,
     latest_rtt: Duration,
+    standing_queue: StandingQueue,
     meter: RateMeter,
     ceiling: Ceiling,
     paced_until: Instant,
@@ -128,6 +128,7 @@ impl PathSender {
             rtt_variation: Duration::ZERO,
             min_rtt: LeastRtt::default(),
             latest_rtt: Duration::ZERO,
+            standing_queue: StandingQueue::default(),
             meter: RateMeter::default(),
             ceiling: Ceiling::default(),
             paced_until: now,
@@ -229,19 +230,18 @@ impl PathSender {
 
     /// There is nothing to send, though the window would allow it.
     ///
-    /// A round trip that is much longer than the least one shows a queue on the path: then it is the path that limits, and a rate that
-    /// was believed too high, after a burst that the path let pass at once, is to be corrected.
-    pub(crate) fn mark_app_limited(&mut self) {
-        if self.queue_shows() {
+    /// With a queue in the path, it is the path that limits, and a rate that was believed too high, after a burst that the path let pass
+    /// at once, is to be corrected.
+    pub(crate) fn mark_app_limited(&mut self, now: Instant) {
+        if self.queue_shows(now) {
             return;
         }
         self.app_limited_until = self.delivered + self.in_flight_bytes.max(1);
         self.window_limited = false;
     }
 
-    fn queue_shows(&self) -> bool {
-        let least = self.min_rtt.least();
-        self.latest_rtt > least + least / 4 + QUEUE_SHOWS
+    fn queue_shows(&self, now: Instant) -> bool {
+        self.standing_queue.shows(now, self.min_rtt.least())
     }
 
     /// The peer's word on what came. An unknown session, and numbers that were never sent, are nothing.
@@ -283,6 +283,9 @@ impl PathSender {
             lost_packets: lost.packets,
             rtt: tally.largest_sent_at.map(|_| self.latest_rtt),
         };
+        if self.in_flight_bytes == 0 {
+            self.standing_queue.note_empty(now);
+        }
         self.tell_controller(now, &tally, &lost);
         self.forget_settled();
         outcome
@@ -323,6 +326,7 @@ impl PathSender {
     fn sample_rtt(&mut self, now: Instant, sample: Duration, delay: Duration) {
         let adjusted = sample.saturating_sub(delay);
         self.min_rtt.note(now, adjusted);
+        self.standing_queue.note(now, adjusted);
         self.latest_rtt = adjusted;
         match self.srtt {
             None => (self.srtt, self.rtt_variation) = (Some(adjusted), adjusted / 2),
@@ -413,7 +417,7 @@ impl PathSender {
         );
         if let Some(newest) = &tally.newest {
             let delivered = (&self.meter, newest.sent_at, self.delivered, self.app_limited_until);
-            self.ceiling.update(now, self.queue_shows(), self.believed_rate(), delivered);
+            self.ceiling.update(now, self.queue_shows(now), self.believed_rate(), delivered);
         }
     }
 

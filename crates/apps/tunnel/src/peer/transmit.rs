@@ -173,7 +173,7 @@ impl Peer {
             return self.depart_again(at, frame);
         }
         if self.waiting.is_empty() {
-            self.note_idle();
+            self.note_idle(now);
             return None;
         }
         let at = schedule::for_waiting(now, self.usable(), self.waiting_bytes() as u64)?;
@@ -201,10 +201,10 @@ impl Peer {
     }
 
     /// Nothing waits: what is measured now is us, not the paths.
-    fn note_idle(&mut self) {
+    fn note_idle(&mut self, now: Instant) {
         for link in self.links.iter_mut().flatten() {
             if link.sender.window_left_bytes() > 0 {
-                link.sender.mark_app_limited();
+                link.sender.mark_app_limited(now);
             }
         }
     }
