@@ -13,7 +13,7 @@ use rand_pcg::Pcg64Mcg;
 
 /// As many as a frame of 64 KB is cut into.
 const PACKETS: usize = 45;
-const PACKET_BYTES: usize = 1_420;
+const PACKET_BYTES: usize = 1_400;
 /// How long those take at 4 Gbit/s.
 const STEP: Duration = Duration::from_micros(128);
 
@@ -21,12 +21,13 @@ fn address(end: usize, path: usize) -> SocketAddr {
     SocketAddr::from(([192, 0, path as u8, end as u8 + 1], 51_820))
 }
 
-fn engine(own: u8, other: u8, paths: usize) -> Engine {
+fn engine(own: u8, other: u8, paths: usize, has_fast_aes: bool) -> Engine {
     let key = |number| PrivateKey::from_random([number; 32]);
     let mut peer = PeerConfig::new(key(other).public_key());
     peer.allowed_ips.push(format!("10.0.0.{other}/32").parse().expect("a network"));
     let mut config = EngineConfig::new(key(own));
     config.peers.push(peer);
+    config.has_fast_aes = has_fast_aes;
     let mut random = Pcg64Mcg::seed_from_u64(own.into());
     let random: Random = Box::new(move |bytes| random.fill_bytes(bytes));
     let mut engine = Engine::new(config, Duration::from_secs(1_700_000_000), random);
@@ -47,8 +48,8 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(paths: usize) -> Self {
-        let ends = [engine(1, 2, paths), engine(2, 1, 0)];
+    fn new(paths: usize, has_fast_aes: bool) -> Self {
+        let ends = [engine(1, 2, paths, has_fast_aes), engine(2, 1, 0, has_fast_aes)];
         let mut pair =
             Self { now: Instant::from_secs(1), ends, buffer: Vec::with_capacity(1 << 16), delivered: 0 };
         for _ in 0..20_000 {
@@ -104,13 +105,14 @@ impl Pair {
 fn benchmark(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("engine");
     group.throughput(Throughput::Elements(PACKETS as u64));
-    for paths in [1, 2] {
-        let mut pair = Pair::new(paths);
+    for (paths, has_fast_aes) in [(1, false), (1, true), (2, true)] {
+        let mut pair = Pair::new(paths, has_fast_aes);
         for _ in 0..20_000 {
             pair.step(PACKETS);
         }
         let (before, mut sent) = (pair.delivered, 0);
-        group.bench_function(format!("packet over {paths}"), |bencher| {
+        let cipher = if has_fast_aes { "AES" } else { "ChaCha20" };
+        group.bench_function(format!("packet over {paths}, {cipher}"), |bencher| {
             bencher.iter(|| {
                 pair.step(PACKETS);
                 sent += PACKETS as u64;

@@ -140,9 +140,13 @@ pub(crate) enum Frame {
     Leave,
     Hello {
         instance: u64,
+        /// [`TAKES_AES`], and what later versions say.
         flags: u8,
     },
 }
+
+/// In a hello: paths may be encrypted by AES on the way to who says it.
+pub(crate) const TAKES_AES: u8 = 1;
 
 impl Frame {
     /// `None` for what is cut off or unknown.

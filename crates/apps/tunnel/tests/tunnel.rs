@@ -184,3 +184,25 @@ fn peers_change_while_others_go_on() {
     network.run_until(Instant::from_secs(41));
     assert_eq!(numbers(&network.delivered[1]).last(), Some(&2));
 }
+
+#[test]
+fn aes_is_for_ends_that_both_have_it() {
+    for (here, there) in [(true, true), (true, false), (false, true)] {
+        let mut network = Network::new(&[PathConfig::new(20, 10)]);
+        network.restart(0, network::engine_with_aes(1, 2, here), 1);
+        network.restart(1, network::engine_with_aes(2, 1, there), 0);
+        network.run_until(Instant::from_secs(2));
+        network.wire = Some(Vec::new());
+        for number in 0..20 {
+            network.send_at(network.now, 0, packet(1, 2, 4_000, number, 1_000));
+            network.send_at(network.now, 1, packet(2, 1, 4_000, number, 1_000));
+        }
+        network.run_until(Instant::from_secs(3));
+        for end in 0..2 {
+            assert_eq!(numbers(&network.delivered[end]), (0..20).collect::<Vec<_>>());
+        }
+        let kind = if here && there { 0x20 } else { 0x10 };
+        let wire = network.wire.unwrap();
+        assert!(wire.iter().all(|(_, _, datagram)| datagram[0] & 0xf0 == kind), "{here} {there}");
+    }
+}

@@ -39,6 +39,18 @@ pub fn system_random() -> Random {
     })
 }
 
+/// Whether the processor has instructions for AES-GCM.
+#[must_use]
+pub fn has_fast_aes() -> bool {
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    let has = std::is_x86_feature_detected!("aes") && std::is_x86_feature_detected!("pclmulqdq");
+    #[cfg(target_arch = "aarch64")]
+    let has = std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64")))]
+    let has = false;
+    has
+}
+
 /// What an [`Engine`] calls the time at its beginning, for one that this driver runs.
 #[must_use]
 pub fn zero_since_1970() -> Duration {

@@ -5,6 +5,6 @@ mod command;
 mod device;
 mod sockets;
 
-pub use carrier::{Driver, system_random, zero_since_1970};
+pub use carrier::{Driver, has_fast_aes, system_random, zero_since_1970};
 pub use command::{Handle, Stopped};
 pub use sockets::SocketId;

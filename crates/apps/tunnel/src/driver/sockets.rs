@@ -25,6 +25,7 @@ struct Bound {
     socket: Socket,
     state: UdpSocketState,
     is_of_interface: bool,
+    is_v4: bool,
 }
 
 /// Where the engine sends from: a socket, and the own address if it has several.
@@ -72,7 +73,7 @@ impl Sockets {
             .bind(&SocketAddr::new(any, port).into())
             .map_err(|error| in_context(format!("can't use UDP port {port}"), error))?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        let bound = Bound { socket, state, is_of_interface: interface.is_some() };
+        let bound = Bound { socket, state, is_of_interface: interface.is_some(), is_v4 };
         let at = self.sockets.iter().position(Option::is_none).unwrap_or(self.sockets.len());
         if at == self.sockets.len() {
             self.sockets.push(None);
@@ -135,8 +136,7 @@ impl Sockets {
     pub(super) fn send(&mut self, transmit: &Transmit, contents: &[u8]) {
         let Some(local) = self.locals.get(usize::from(transmit.local.0)) else { return };
         let Some(bound) = &self.sockets[local.socket] else { return };
-        if matches!(bound.socket.domain(), Ok(domain) if (domain == Domain::IPV4) != transmit.remote.is_ipv4())
-        {
+        if bound.is_v4 != transmit.remote.is_ipv4() {
             return;
         }
         let send = |contents: &[u8], segment_size: Option<usize>| {

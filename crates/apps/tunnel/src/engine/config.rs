@@ -31,6 +31,9 @@ pub struct EngineConfig {
     pub mtu_bytes: usize,
     /// Congestion control of each path.
     pub congestion: Policy,
+    /// The processor has instructions for AES-GCM; the driver knows. Where both ends have, paths are encrypted by it: it takes a third of
+    /// the time of ChaCha20-Poly1305. Default false.
+    pub has_fast_aes: bool,
 }
 
 impl EngineConfig {
@@ -41,7 +44,7 @@ impl EngineConfig {
     #[must_use]
     pub fn new(private_key: PrivateKey) -> Self {
         let congestion = "bbr".parse().expect("BBR is built in");
-        Self { private_key, peers: Vec::new(), mtu_bytes: Self::MTU_BYTES, congestion }
+        Self { private_key, peers: Vec::new(), mtu_bytes: Self::MTU_BYTES, congestion, has_fast_aes: false }
     }
 }
 

@@ -64,6 +64,7 @@ impl Engine {
         let shared = Shared {
             policy: config.congestion,
             mtu_bytes: config.mtu_bytes,
+            has_fast_aes: config.has_fast_aes,
             instance: number(),
             flow_key: number(),
         };
@@ -214,9 +215,16 @@ impl Engine {
                     peer.handle_plain(now, (receiver, counter), from, datagram, is_allowed, deliver)
                 });
             }
-            Some(Message::OnPath { path, receiver, counter }) => {
+            Some(Message::OnPath { path, cipher, receiver, counter }) => {
                 self.handle_data(receiver, |peer, is_allowed| {
-                    peer.handle_on_path(now, (receiver, path, counter), from, datagram, is_allowed, deliver)
+                    peer.handle_on_path(
+                        now,
+                        (receiver, path, cipher, counter),
+                        from,
+                        datagram,
+                        is_allowed,
+                        deliver,
+                    )
                 });
             }
             None => self.counts.malformed += 1,

@@ -188,6 +188,7 @@ impl CryptoResolver for GivenRandomness {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::noise::Cipher;
     use crate::noise::{PATH_HEADER_BYTES, PathId, TAG_BYTES};
 
     fn identity(seed: u8) -> Identity {
@@ -225,9 +226,9 @@ mod tests {
         let path = PathId::new(0).unwrap();
         let mut datagram = vec![1; PATH_HEADER_BYTES + 10 + TAG_BYTES];
         ours.seal_on_path(path, &mut datagram);
-        assert_eq!(theirs.open_on_path(path, 0, &mut datagram).unwrap(), [1; 10]);
+        assert_eq!(theirs.open_on_path((path, Cipher::ChaCha, 0), &mut datagram).unwrap(), [1; 10]);
         theirs.seal_on_path(path, &mut datagram);
-        assert!(ours.open_on_path(path, 0, &mut datagram).is_ok());
+        assert!(ours.open_on_path((path, Cipher::ChaCha, 0), &mut datagram).is_ok());
     }
 
     #[test]

@@ -42,6 +42,18 @@ const COOKIE_REPLY: u8 = 3;
 const PLAIN: u8 = 4;
 /// The first byte between Polypath peers: this, and the path in its lower half.
 const ON_PATH: u8 = 0x10;
+/// The same, encrypted by AES.
+const ON_PATH_AES: u8 = 0x20;
+
+/// What a datagram on a path is encrypted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Cipher {
+    /// ChaCha20-Poly1305, as WireGuard has it.
+    #[default]
+    ChaCha,
+    /// AES-256-GCM, between ends whose processors have it.
+    Aes,
+}
 
 /// REJECT-AFTER-MESSAGES.
 const MOST_COUNTER: u64 = u64::MAX - (1 << 13);
@@ -68,6 +80,7 @@ pub(crate) enum Message<'a> {
     /// As Polypath peers send it.
     OnPath {
         path: PathId,
+        cipher: Cipher,
         receiver: Index,
         counter: u32,
     },
@@ -76,10 +89,16 @@ pub(crate) enum Message<'a> {
 /// `None` for what is none of these, or cut off.
 pub(crate) fn parse(datagram: &[u8]) -> Option<Message<'_>> {
     let (&[kind, a, b, c], _) = datagram.split_first_chunk::<4>()?;
-    if kind & 0xf0 == ON_PATH {
+    let cipher = match kind & 0xf0 {
+        ON_PATH => Some(Cipher::ChaCha),
+        ON_PATH_AES => Some(Cipher::Aes),
+        _ => None,
+    };
+    if let Some(cipher) = cipher {
         let counter = datagram.get(4..8)?.try_into().ok()?;
         return Some(Message::OnPath {
             path: PathId(kind & 0x0f),
+            cipher,
             receiver: Index(u32::from_le_bytes([a, b, c, 0])),
             counter: u32::from_le_bytes(counter),
         });
@@ -132,10 +151,19 @@ pub(crate) fn plain_header(receiver: [u8; 4], counter: u64) -> [u8; PLAIN_HEADER
     header
 }
 
-pub(crate) fn path_header(path: PathId, receiver: [u8; 4], counter: u32) -> [u8; PATH_HEADER_BYTES] {
+pub(crate) fn path_header(
+    path: PathId,
+    cipher: Cipher,
+    receiver: [u8; 4],
+    counter: u32,
+) -> [u8; PATH_HEADER_BYTES] {
+    let kind = match cipher {
+        Cipher::ChaCha => ON_PATH,
+        Cipher::Aes => ON_PATH_AES,
+    };
     let [a, b, c, _] = receiver;
     let [d, e, f, g] = counter.to_le_bytes();
-    [ON_PATH | path.0, a, b, c, d, e, f, g]
+    [kind | path.0, a, b, c, d, e, f, g]
 }
 
 #[cfg(test)]
@@ -145,8 +173,10 @@ mod tests {
     #[test]
     fn headers_come_back_as_they_were() {
         let (path, receiver) = (PathId::new(9).unwrap(), Index::new(0x00ab_cdef));
-        let header = path_header(path, receiver.to_bytes(), 77);
-        assert_eq!(parse(&header), Some(Message::OnPath { path, receiver, counter: 77 }));
+        for cipher in [Cipher::ChaCha, Cipher::Aes] {
+            let header = path_header(path, cipher, receiver.to_bytes(), 77);
+            assert_eq!(parse(&header), Some(Message::OnPath { path, cipher, receiver, counter: 77 }));
+        }
         let counter = MOST_COUNTER - 1;
         let header = plain_header(receiver.to_bytes(), counter);
         assert_eq!(parse(&header), Some(Message::Plain { receiver, counter }));

@@ -14,7 +14,7 @@ pub(crate) use cookie::{CookieJar, Macs, ReceivedCookie, cookie_from};
 pub(crate) use handshake::{Handshake, Identity, Timestamp, receive_initiation};
 pub use message::PathId;
 pub(crate) use message::{
-    COOKIE_REPLY_BYTES, INITIATION_BYTES, Index, Message, PATH_HEADER_BYTES, PATHS, PLAIN_HEADER_BYTES,
-    RESPONSE_BYTES, parse,
+    COOKIE_REPLY_BYTES, Cipher, INITIATION_BYTES, Index, Message, PATH_HEADER_BYTES, PATHS,
+    PLAIN_HEADER_BYTES, RESPONSE_BYTES, parse,
 };
 pub(crate) use transport::{OpenError, TAG_BYTES, Transport};

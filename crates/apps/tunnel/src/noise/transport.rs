@@ -1,13 +1,21 @@
 //! Encryption of what is sent after a handshake.
 
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use ring::hkdf::{HKDF_SHA256, Salt};
 
-use super::message::{self, Index, PATH_HEADER_BYTES, PATHS, PLAIN_HEADER_BYTES, PathId};
+use super::message::{self, Cipher, Index, PATH_HEADER_BYTES, PATHS, PLAIN_HEADER_BYTES, PathId};
 use super::replay_window::ReplayWindow;
 use crate::key::KEY_BYTES;
 
 /// Length of what proves that the contents are the peer's.
 pub(crate) const TAG_BYTES: usize = 16;
+
+/// Packets in one direction of a session that AES may encrypt, which is what RFC 9001 §6.6 has for packets as short as these (and §B.1.1
+/// computes). What comes after them takes ChaCha20.
+const MOST_BY_AES: u64 = 1 << 28;
+
+/// The keys of AES are derived from those of the handshake (RFC 5869), with this as salt: no key serves two ciphers.
+const AES_SALT: &[u8] = b"polypath tunnel 1 AES-256-GCM";
 
 /// Why contents are not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +30,11 @@ pub(crate) enum OpenError {
 pub(crate) struct Transport {
     sending: LessSafeKey,
     receiving: LessSafeKey,
+    sending_aes: LessSafeKey,
+    receiving_aes: LessSafeKey,
+    knows_aes: bool,
+    /// Packets that AES may still encrypt.
+    left_for_aes: u64,
     /// The peer's number of the session.
     remote: [u8; 4],
     plain_sent: u64,
@@ -38,6 +51,10 @@ impl Transport {
         Self {
             sending: key(sending),
             receiving: key(receiving),
+            sending_aes: aes_key(sending),
+            receiving_aes: aes_key(receiving),
+            knows_aes: false,
+            left_for_aes: 0,
             remote,
             plain_sent: 0,
             plain_received: ReplayWindow::new(),
@@ -51,6 +68,13 @@ impl Transport {
         self.remote
     }
 
+    /// The peer takes AES as well: what is sent on paths from now on is encrypted by it.
+    pub(crate) fn allow_aes(&mut self) {
+        if !self.knows_aes {
+            (self.knows_aes, self.left_for_aes) = (true, MOST_BY_AES);
+        }
+    }
+
     /// How much has been sent as WireGuard sends it, and the most on any path: a key is good for 2^32 each.
     pub(crate) fn most_sent(&self) -> u64 {
         self.sent.iter().map(|&sent| u64::from(sent)).fold(self.plain_sent, u64::max)
@@ -62,9 +86,14 @@ impl Transport {
         let sent = &mut self.sent[path.index()];
         let counter = *sent;
         *sent = sent.checked_add(1)?;
-        let header = message::path_header(path, self.remote, counter);
+        let (cipher, key) = match self.left_for_aes {
+            0 => (Cipher::ChaCha, &self.sending),
+            _ => (Cipher::Aes, &self.sending_aes),
+        };
+        self.left_for_aes = self.left_for_aes.saturating_sub(1);
+        let header = message::path_header(path, cipher, self.remote, counter);
         datagram[..PATH_HEADER_BYTES].copy_from_slice(&header);
-        seal(&self.sending, nonce_on_path(path, counter), &header, &mut datagram[PATH_HEADER_BYTES..]);
+        seal(key, nonce_on_path(path, counter), &header, &mut datagram[PATH_HEADER_BYTES..]);
         Some(counter)
     }
 
@@ -80,8 +109,7 @@ impl Transport {
     /// Decrypts in place; returns the contents.
     pub(crate) fn open_on_path<'a>(
         &mut self,
-        path: PathId,
-        counter: u32,
+        (path, cipher, counter): (PathId, Cipher, u32),
         datagram: &'a mut [u8],
     ) -> Result<&'a mut [u8], OpenError> {
         let window = &mut self.received[path.index()];
@@ -89,8 +117,11 @@ impl Transport {
             return Err(OpenError::Replayed);
         }
         let (header, contents) = datagram.split_at_mut(PATH_HEADER_BYTES);
-        let opened = self
-            .receiving
+        let key = match cipher {
+            Cipher::ChaCha => &self.receiving,
+            Cipher::Aes => &self.receiving_aes,
+        };
+        let opened = key
             .open_in_place(nonce_on_path(path, counter), Aad::from(&*header), contents)
             .map_err(|_| OpenError::NotAuthentic)?;
         window.note(counter.into());
@@ -113,6 +144,12 @@ impl Transport {
         self.plain_received.note(counter);
         Ok(opened)
     }
+}
+
+fn aes_key(bytes: &[u8; KEY_BYTES]) -> LessSafeKey {
+    let derived = Salt::new(HKDF_SHA256, AES_SALT).extract(bytes);
+    let expanded = derived.expand(&[], &AES_256_GCM).expect("a key is shorter than what HKDF gives");
+    LessSafeKey::new(UnboundKey::from(expanded))
 }
 
 fn seal(key: &LessSafeKey, nonce: Nonce, header: &[u8], contents_and_tag: &mut [u8]) {
@@ -164,8 +201,8 @@ mod tests {
         let mut sent = datagram(b"hello");
         assert_eq!(here.seal_on_path(path, &mut sent), Some(0));
         let mut again = sent.clone();
-        assert_eq!(there.open_on_path(path, 0, &mut sent).unwrap(), b"hello");
-        assert_eq!(there.open_on_path(path, 0, &mut again), Err(OpenError::Replayed));
+        assert_eq!(there.open_on_path((path, Cipher::ChaCha, 0), &mut sent).unwrap(), b"hello");
+        assert_eq!(there.open_on_path((path, Cipher::ChaCha, 0), &mut again), Err(OpenError::Replayed));
     }
 
     #[test]
@@ -174,8 +211,31 @@ mod tests {
         let [one, two] = [1, 2].map(|number| PathId::new(number).unwrap());
         let mut sent = datagram(b"hello");
         here.seal_on_path(one, &mut sent);
-        assert_eq!(there.open_on_path(two, 0, &mut sent.clone()), Err(OpenError::NotAuthentic));
+        assert_eq!(
+            there.open_on_path((two, Cipher::ChaCha, 0), &mut sent.clone()),
+            Err(OpenError::NotAuthentic)
+        );
         sent[1] ^= 1;
-        assert_eq!(there.open_on_path(one, 0, &mut sent), Err(OpenError::NotAuthentic));
+        assert_eq!(there.open_on_path((one, Cipher::ChaCha, 0), &mut sent), Err(OpenError::NotAuthentic));
+    }
+    #[test]
+    fn aes_is_used_where_both_have_it_and_for_so_many_packets() {
+        let (mut here, mut there) = ends();
+        let path = PathId::new(3).unwrap();
+        here.allow_aes();
+        here.left_for_aes = 2;
+        for (counter, expected) in [(0, Cipher::Aes), (1, Cipher::Aes), (2, Cipher::ChaCha)] {
+            let mut sent = datagram(b"hello");
+            assert_eq!(here.seal_on_path(path, &mut sent), Some(counter));
+            let Some(message::Message::OnPath { cipher, .. }) = message::parse(&sent) else {
+                panic!("{sent:?}")
+            };
+            assert_eq!(cipher, expected);
+            let other = if cipher == Cipher::Aes { Cipher::ChaCha } else { Cipher::Aes };
+            let mut copy = sent.clone();
+            let wrong = there.open_on_path((path, other, counter), &mut copy);
+            assert_eq!(wrong, Err(OpenError::NotAuthentic));
+            assert_eq!(there.open_on_path((path, cipher, counter), &mut sent).unwrap(), b"hello");
+        }
     }
 }

@@ -4,9 +4,9 @@ use polypath_units::{Duration, Instant};
 
 use super::link::{Link, PathEnds};
 use super::state::Peer;
-use crate::frame::{DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE_BYTES};
+use crate::frame::{DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE_BYTES, TAKES_AES};
 use crate::inner_packet::InnerPacket;
-use crate::noise::{Index, OpenError, PATH_HEADER_BYTES, PathId, TAG_BYTES};
+use crate::noise::{Cipher, Index, OpenError, PATH_HEADER_BYTES, PathId, TAG_BYTES};
 use crate::path::PathSettings;
 
 /// A path counts for deadlines so long after its last packet.
@@ -22,7 +22,7 @@ impl Peer {
     pub(crate) fn handle_on_path(
         &mut self,
         now: Instant,
-        (local, path, counter): (Index, PathId, u32),
+        (local, path, cipher, counter): (Index, PathId, Cipher, u32),
         from: PathEnds,
         datagram: &mut [u8],
         is_allowed: &Source<'_>,
@@ -37,7 +37,7 @@ impl Peer {
         if session.is_over(now) {
             return None;
         }
-        let opened = match session.transport.open_on_path(path, counter, datagram) {
+        let opened = match session.transport.open_on_path((path, cipher, counter), datagram) {
             Ok(opened) => opened,
             Err(error) => {
                 self.count_error(error);
@@ -165,16 +165,21 @@ impl Peer {
             }
         };
         let hello = match Frame::parse(opened) {
-            Some(Frame::Hello { instance, .. }) if opened.len() == 11 => Some(instance),
+            Some(Frame::Hello { instance, flags }) if opened.len() == 11 => Some((instance, flags)),
             _ => None,
         };
-        if hello.is_some() && session.handle_hello() {
-            session.owe_hello(now);
+        if let Some((_, flags)) = hello {
+            if self.shared.has_fast_aes && flags & TAKES_AES != 0 {
+                session.transport.allow_aes();
+            }
+            if session.handle_hello() {
+                session.owe_hello(now);
+            }
         }
         let forgotten = self.sessions.handle_authentic(local);
         self.plain_ends = Some(from);
         self.plain_unanswered_since = None;
-        if let Some(instance) = hello {
+        if let Some((instance, _)) = hello {
             // Of keys that were replaced since, it tells of a process that may be gone.
             if self.sessions.is_current(local) {
                 self.handle_hello(now, instance, deliver);

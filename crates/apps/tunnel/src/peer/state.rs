@@ -43,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) policy: Policy,
     /// Longest IP packet inside.
     pub(crate) mtu_bytes: usize,
+    pub(crate) has_fast_aes: bool,
     /// What tells this process from its predecessor.
     pub(crate) instance: u64,
     /// Keeps strangers from foretelling which flows share a number.

@@ -8,6 +8,7 @@ use super::schedule;
 use super::state::{Peer, take_number};
 use crate::frame::{
     DATA_HEADER_BYTES, DataHeader, Frame, MOST_DATA_HEADER_BYTES, Order, PROBE, PROBE_BYTES, Sequence,
+    TAKES_AES,
 };
 use crate::noise::{PATH_HEADER_BYTES, PLAIN_HEADER_BYTES, PathId, TAG_BYTES};
 use crate::transmit::Transmit;
@@ -41,7 +42,8 @@ impl Peer {
         let Some(session) = self.sessions.current(now) else { return };
         if session.takes_hello(now) {
             let mut contents = Vec::new();
-            Frame::Hello { instance, flags: 0 }.write(&mut contents);
+            let flags = if self.shared.has_fast_aes { TAKES_AES } else { 0 };
+            Frame::Hello { instance, flags }.write(&mut contents);
             let datagram = plain_datagram(&contents, |datagram| session.transport.seal_plain(datagram));
             self.ready.extend(ends.into_iter().map(|ends| (ends, datagram.clone())));
         }

@@ -102,6 +102,18 @@ pub(crate) fn engine(number: u8, other: u8, seed: u64) -> (Engine, PeerId) {
     (engine, peer)
 }
 
+/// The same, on a processor that has AES or lacks it.
+pub(crate) fn engine_with_aes(number: u8, other: u8, has_fast_aes: bool) -> (Engine, PeerId) {
+    let mut config = EngineConfig::new(private_key(number));
+    config.has_fast_aes = has_fast_aes;
+    let mut peer = PeerConfig::new(private_key(other).public_key());
+    peer.allowed_ips.push(format!("10.0.0.{other}/32").parse().unwrap());
+    config.peers.push(peer);
+    let engine = Engine::new(config, Duration::from_secs(1_700_000_000), engine_random(number.into()));
+    let peer = engine.peer_ids().next().unwrap();
+    (engine, peer)
+}
+
 /// The same with rules.
 pub(crate) fn engine_with(
     number: u8,

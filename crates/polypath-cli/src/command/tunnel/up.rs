@@ -8,7 +8,7 @@ use std::time::Duration as SystemDuration;
 use polypath_netsetup::Watch;
 use polypath_system::tun::{Tun, TunConfig};
 use polypath_system::{Namespace, Netlink, SystemState};
-use polypath_tunnel::driver::{Driver, Handle, system_random, zero_since_1970};
+use polypath_tunnel::driver::{Driver, Handle, has_fast_aes, system_random, zero_since_1970};
 use polypath_tunnel::{Engine, EngineConfig, PeerConfig, PeerId, Rules};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -50,6 +50,7 @@ fn carry(plan: Plan, control: Control, quiet: bool) -> Result<(), Failure> {
 
     let mut config = EngineConfig::new(plan.private_key.clone());
     config.mtu_bytes = plan.mtu_bytes as usize;
+    config.has_fast_aes = has_fast_aes();
     for peer in &plan.peers {
         config.peers.push(PeerConfig {
             public_key: peer.public_key,
