@@ -28,8 +28,10 @@ use crate::nama::{Equalizing, Nama, NamaSettings};
 use crate::split::{PathView, Split};
 use crate::united::United;
 
-/// The laboratory's paths carry longer datagrams than 1500 bytes.
-const UNITED_MTU_BYTES: usize = 1_500;
+/// Longest packets inside: the laboratory's paths carry longer datagrams than 1500 bytes.
+const MOST_MTU_BYTES: u16 = 1_500;
+/// Every host of IPv4 takes such a packet (RFC 791).
+const LEAST_MTU_BYTES: u16 = 576;
 
 /// An aggregator by name. Both ends are made by the same.
 pub type Aggregation = Named<Aggregations>;
@@ -88,7 +90,12 @@ impl Kind for Aggregations {
             |paths, slots| Box::new(Nama::new(fixed(vector(slots), Equalizing::Off), paths)),
         ),
         // Ours: encrypted, with congestion control for each path, and order at the receiver.
-        Aggregation::new("tunnel", |paths| Box::new(United::new(paths.len(), UNITED_MTU_BYTES))),
+        Aggregation::with_parameter(
+            "tunnel",
+            ("mtu", MOST_MTU_BYTES),
+            ("576 to 1500", |mtu| (LEAST_MTU_BYTES..=MOST_MTU_BYTES).contains(&mtu)),
+            |paths, mtu| Box::new(United::new(paths.len(), usize::from(mtu))),
+        ),
         Aggregation::new("round-robin", |paths| {
             Box::new(Nama::new(fixed(by_turns(), Equalizing::Off), paths))
         }),

@@ -107,6 +107,11 @@ impl Netns {
                 set.line.discipline
             )));
         }
+        if variant.carrier.is_some() {
+            return Err(unfit(
+                "no aggregator carries the packets of this backend's hosts; use the backend sim",
+            ));
+        }
         if variant.kind == VariantKind::SplitPackets || variant.flavour != Flavour::default() {
             return Err(unfit(
                 "the stacks of this backend have one way to repair losses; use the backend sim",

@@ -8,6 +8,9 @@ use polypath_link::PacketLike;
 /// Bytes of IPv4 and UDP headers.
 const HEADER_BYTES: usize = 28;
 
+/// Its number among IP's protocols.
+const UDP: u8 = 17;
+
 /// A datagram on its way.
 #[derive(Clone, Debug)]
 pub(super) struct OnPath {
@@ -40,7 +43,10 @@ impl PacketLike for OnPath {
 /// An IP packet of the stream: as long as it says, with its number behind the headers.
 pub(super) fn numbered(sequence: u64, bytes: usize) -> Bytes {
     let mut packet = vec![0; bytes.max(LEAST_BYTES)];
+    let len = u16::try_from(packet.len()).unwrap_or(u16::MAX);
     packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&len.to_be_bytes());
+    packet[9] = UDP;
     packet[HEADER_BYTES..LEAST_BYTES].copy_from_slice(&sequence.to_be_bytes());
     packet.into()
 }

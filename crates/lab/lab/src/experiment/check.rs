@@ -8,7 +8,7 @@ use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, schedule
 use polypath_tunnel::aggregators::{Aggregation, Aggregations};
 
 use super::file::{
-    DesignFile, DesignWord, File, PathFile, PolicyFile, TopologyFile, TopologyWord, VariantFile,
+    DesignFile, DesignWord, File, PathFile, PolicyFile, TopologyFile, TopologyWord, TrafficWord, VariantFile,
 };
 use super::{
     Experiment, Form, Metric, NamedSet, Topology, Traffic, claims, defaults, jitter, reduced,
@@ -351,8 +351,11 @@ fn variants(
             ));
         }
         let policy = given.policy(&file.defaults);
-        let kind = kind(source, &key, given)?;
+        // It carries the packets of what is no stream of datagrams.
+        let is_carried = policy.aggregator.is_some() && file.traffic.kind != TrafficWord::Datagrams;
+        let kind = kind(source, &key, given, is_carried)?;
         let mut variant = variant((source, policies), &key, &given.name, kind, &policy, paths)?;
+        variant.carrier = is_carried.then(|| variant.aggregation.clone());
         if let Some(name) = &given.split {
             variant.splitter = name.parse().map_err(|error: UnknownPolicy<Splitters>| {
                 source.wrong(format!("{key}.split"), error.to_string())
@@ -371,6 +374,11 @@ fn variants(
                 return Err(source.wrong(format!("variants[{index}].name"), message));
             }
             let mut variant = Variant { name, ..Variant::single_path(path, congestion.clone()) };
+            if let Some(name) = &baseline.aggregator {
+                variant.carrier = Some(name.parse().map_err(|error: UnknownPolicy<Aggregations>| {
+                    source.wrong("baseline.aggregator", error.to_string())
+                })?);
+            }
             variant.autotuning = file.defaults.autotuning.unwrap_or(variant.autotuning);
             variant.send_buffer_bytes = file.defaults.send_buffer.map(|size| size.0);
             variants.push(variant);
@@ -380,8 +388,18 @@ fn variants(
 }
 
 /// Over which paths it sends.
-fn kind(source: Source<'_>, key: &str, given: &VariantFile) -> Result<VariantKind, FileError> {
+fn kind(
+    source: Source<'_>,
+    key: &str,
+    given: &VariantFile,
+    is_carried: bool,
+) -> Result<VariantKind, FileError> {
     match (given.single_path, &given.split) {
+        (_, Some(_)) if is_carried => {
+            let message = "an aggregator gives packets to paths itself; expected one of split and aggregator";
+            Err(source.wrong(format!("{key}.split"), message))
+        }
+        (false, None) if is_carried => Ok(VariantKind::SplitPackets),
         (true, Some(_)) => {
             let message =
                 "packets are split over several paths, and single-path has one; expected one of both";
@@ -454,6 +472,7 @@ fn variant(
             }
         },
         splitter: Split::default(),
+        carrier: None,
     })
 }
 

@@ -457,8 +457,9 @@ pub(super) struct PolicyFile {
     /// In which quality the segments of a stream come, by name: `robust-mpc`,
     /// `bola` or `measured-speed`. Default `robust-mpc`.
     pub(super) adaptation: Option<String>,
-    /// What gives the packets of a stream of datagrams to paths, by name: `nama`, `equalized-round-robin`, `delayed-round-robin`, `send-vector`
-    /// or `round-robin`. Default `nama`.
+    /// What gives the packets of a stream of datagrams to paths, by name: `nama`, `nama-dithered`, `equalized-round-robin`,
+    /// `delayed-round-robin`, `send-vector`, `tunnel` or `round-robin`. Default `nama`. With other traffic, what carries the packets of
+    /// a plain TCP, which are of 1400 bytes at most: `tunnel:1400` makes datagrams that fit into 1500. Default: nothing does.
     pub(super) aggregator: Option<String>,
     /// How plain TCP finds and repairs losses: `stack`, `patient`, `newreno`, `sack`, `eifel`, `eifel-sack`, `linux-2.6.32`, `tuned` or
     /// `r50-tuned`. Default `stack`.
@@ -500,7 +501,7 @@ pub(super) struct VariantFile {
     pub(super) proportional: Option<bool>,
     /// In which quality the segments of a stream come, by name. Default: as `defaults` say.
     pub(super) adaptation: Option<String>,
-    /// What gives the packets of a stream of datagrams to paths, by name. Default: as `defaults` say.
+    /// What gives the packets of a stream of datagrams to paths, or carries those of a plain TCP, by name. Default: as `defaults` say.
     pub(super) aggregator: Option<String>,
     /// How plain TCP finds and repairs losses. Default: as `defaults` say.
     pub(super) flavour: Option<String>,
@@ -544,6 +545,8 @@ pub(super) struct BaselineFile {
     /// Its congestion control.
     #[schemars(extend("x-policy" = Algorithms::WHAT))]
     pub(super) congestion: String,
+    /// What carries its packets over each path, by name. Default: nothing does.
+    pub(super) aggregator: Option<String>,
 }
 
 /// A figure or a fact of the document, and how near to it ours is to be.

@@ -619,3 +619,21 @@ fn one_tcp_is_split_in_a_flavour() {
         assert!(error.contains(expected), "{error}");
     }
 }
+
+#[test]
+fn one_tcp_is_carried_by_an_aggregator() {
+    use crate::run::VariantKind;
+    let parse = |variant: &str| {
+        let text = SMALL.replacen("congestion = \"lia\"", variant, 1);
+        Experiment::parse("small.toml", &text, Form::Full, &Policies::default())
+    };
+    for (single, kind) in [("", VariantKind::SplitPackets), ("\nsingle-path = true", VariantKind::SinglePath)]
+    {
+        let carried = parse(&format!("aggregator = \"tunnel:1400\"{single}")).unwrap();
+        let variant = &carried.variants[0];
+        assert_eq!((variant.kind, variant.congestion.to_string()), (kind, "cubic".to_string()));
+        assert_eq!(variant.carrier.as_ref().map(ToString::to_string).as_deref(), Some("tunnel:1400"));
+    }
+    let error = parse("aggregator = \"tunnel\"\nsplit = \"round-robin\"").unwrap_err().to_string();
+    assert!(error.contains("expected one of split and aggregator"), "{error}");
+}

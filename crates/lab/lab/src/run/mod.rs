@@ -1,6 +1,7 @@
 //! Running experiments.
 
 mod backend;
+mod carried;
 mod execute;
 mod flavour;
 mod in_parallel;

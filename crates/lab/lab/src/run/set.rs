@@ -13,6 +13,7 @@ use polypath_tunnel::split::PathView;
 use polypath_units::{Duration, Instant};
 use polypath_wire::Endpoint;
 
+use super::carried::carried_over;
 use super::observe::{Observation, Observer};
 use super::outcome::{BlockDelays, Outcome, PathOutcome};
 use super::path_set::{PathSet, PathSpec, RateChange};
@@ -69,12 +70,21 @@ fn run(
     });
     let host = HostConfig { connection: Arc::new(variant.connection(set)), ..HostConfig::default() };
     let initial_path = variant.initial_path(set, workload, seed);
+    let views = set.paths.iter().map(|path: &PathSpec| PathView { rate: path.rate, delay: path.rtt / 2 });
     let (builder, net) = match variant.kind {
+        kind if let Some(carrier) = &variant.carrier => {
+            let used = match kind {
+                VariantKind::SinglePath => vec![initial_path],
+                VariantKind::Multipath | VariantKind::SplitPackets => (0..set.paths.len()).collect(),
+            };
+            let views: Vec<PathView> = views.collect();
+            let views: Vec<PathView> = used.iter().map(|&path| views[path]).collect();
+            let ends = [0, 1].map(|_| carrier.build_for(&views));
+            carried_over(seed, paths.collect(), &used, ends, host)
+        }
         VariantKind::Multipath | VariantKind::SinglePath => parallel_paths(seed, paths, host.clone(), host),
         VariantKind::SplitPackets => {
-            let view = |path: &PathSpec| PathView { rate: path.rate, delay: path.rtt / 2 };
-            let views = set.paths.iter().map(view).collect();
-            split_paths(seed, paths.collect(), views, variant.splitter.build(), initial_path, host)
+            split_paths(seed, paths.collect(), views.collect(), variant.splitter.build(), initial_path, host)
         }
     };
     let mut network = watch::build(builder, &mut watch);

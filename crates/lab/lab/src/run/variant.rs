@@ -10,6 +10,7 @@ use polypath_tunnel::aggregators::Aggregation;
 use polypath_tunnel::split::Split;
 use rand_core::{Rng, SeedableRng};
 
+use super::carried::MTU_BYTES as CARRIED_MTU_BYTES;
 use super::flavour::Flavour;
 use super::path_set::PathSet;
 use super::workload::Workload;
@@ -51,6 +52,8 @@ pub struct Variant {
     pub flavour: Flavour,
     /// Which path the next packet takes, where single packets are split.
     pub splitter: Split,
+    /// What carries the packets of a plain TCP, if anything does: over all paths if they are split, or over the initial one alone.
+    pub carrier: Option<Aggregation>,
 }
 
 /// How many paths a variant uses.
@@ -118,6 +121,7 @@ impl Variant {
             aggregation: Aggregation::default(),
             flavour: Flavour::default(),
             splitter: Split::default(),
+            carrier: None,
         }
     }
 
@@ -139,6 +143,18 @@ impl Variant {
             flavour,
             ..Self::multipath(name, scheduler::Policy::default(), congestion)
         }
+    }
+
+    /// Plain TCP whose packets this carries over all paths, with buffers that are never the limit.
+    #[must_use]
+    pub fn carried(name: impl Into<String>, carrier: Aggregation, congestion: congestion::Policy) -> Self {
+        Self { carrier: Some(carrier), ..Self::split(name, Flavour::default(), congestion) }
+    }
+
+    /// The same over the initial path alone.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        Self { kind: VariantKind::SinglePath, ..self }
     }
 
     /// The same, opened over another path.
@@ -192,6 +208,9 @@ impl Variant {
         // Queues see segments as they see those of a real host behind its segmentation offload: one at a time.
         tcp.max_aggregate_bytes = 0;
         self.flavour.apply(&mut tcp);
+        if self.carrier.is_some() {
+            tcp.mtu_bytes = CARRIED_MTU_BYTES;
+        }
         let buffer_bytes = match self.buffer {
             Buffer::Recommended => Some(set.recommended_buffer_bytes().max(LEAST_BUFFER_BYTES)),
             Buffer::Bytes(bytes) => Some(bytes),
