@@ -10,8 +10,8 @@ use crate::key::KEY_BYTES;
 /// Length of what proves that the contents are the peer's.
 pub(crate) const TAG_BYTES: usize = 16;
 
-/// Packets in one direction of a session that AES may encrypt, which is what RFC 9001 §6.6 has for packets as short as these (and §B.1.1
-/// computes). What comes after them takes ChaCha20.
+/// Packets in one direction of a session that AES may encrypt: as many as RFC 9001 §6.6 has for packets as short as these. What comes
+/// after them takes ChaCha20.
 const MOST_BY_AES: u64 = 1 << 28;
 
 /// The keys of AES are derived from those of the handshake (RFC 5869), with this as salt: no key serves two ciphers.
