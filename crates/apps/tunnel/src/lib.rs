@@ -53,6 +53,7 @@ pub mod reordering;
 mod resequencer;
 mod rules;
 pub mod split;
+mod too_big;
 mod transmit;
 mod united;
 

@@ -53,7 +53,9 @@ pub struct PathStatus {
     pub is_usable: bool,
     /// Only for when no other works.
     pub is_backup: bool,
-    /// The longest datagrams come through.
+    /// The longest packet that came through, its IP header included; while it is searched for, longer ones may be tried.
+    pub mtu_bytes: usize,
+    /// The longest datagrams of the tunnel come through.
     pub carries_long: bool,
     /// Smoothed round-trip time.
     pub srtt: Option<Duration>,
@@ -99,7 +101,8 @@ impl Engine {
                 is_believed: link.is_believed(),
                 is_usable: link.is_usable(),
                 is_backup: link.settings.backup,
-                carries_long: link.carries_long(),
+                mtu_bytes: link.confirmed_bytes() + if ends.remote.is_ipv4() { 28 } else { 48 },
+                carries_long: link.confirmed_bytes() >= peer.long_bytes(),
                 srtt: link.sender.min_rtt().map(|_| link.sender.srtt()),
                 min_rtt: link.sender.min_rtt(),
                 rate: link.sender.pacing_rate(),

@@ -1,6 +1,7 @@
 //! One path between two peers: what is under way on it, what came over it, how long it takes.
 
 mod delay;
+mod mtu;
 mod rate;
 mod receiver;
 mod sender;
@@ -8,6 +9,7 @@ mod settings;
 mod standing_queue;
 
 pub(crate) use delay::OneWayDelay;
+pub(crate) use mtu::PathMtu;
 pub(crate) use receiver::PathReceiver;
 pub(crate) use sender::PathSender;
 pub use settings::PathSettings;

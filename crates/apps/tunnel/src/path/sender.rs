@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use polypath_congestion::{Ack, Config, Controller, FlowView, Flows, Policy, RateSample};
 use polypath_units::{BitRate, Duration, Instant};
 
+use super::mtu::BASE_BYTES;
 use super::rate::{Ceiling, RateMeter};
 use super::receiver::MOST_ACK_DELAY;
 use super::standing_queue::StandingQueue;
@@ -101,6 +102,8 @@ pub(crate) struct PathSender {
     /// Silences in a row.
     silences: u32,
     window_limited: bool,
+    /// Datagrams longer than what every path carries that were lost since one came.
+    long_lost: u32,
     sent_packets: u64,
     lost_packets: u64,
     sent_bytes: u64,
@@ -136,6 +139,7 @@ impl PathSender {
             last_acked_at: now,
             silences: 0,
             window_limited: false,
+            long_lost: 0,
             sent_packets: 0,
             lost_packets: 0,
             sent_bytes: 0,
@@ -299,6 +303,9 @@ impl PathSender {
         sent.fate = Fate::Settled;
         sent.contents = None;
         let bytes = u64::from(sent.bytes);
+        if is_long(sent.bytes) {
+            self.long_lost = 0;
+        }
         self.in_flight_bytes -= bytes;
         self.delivered += bytes;
         self.delivered_at = now;
@@ -358,6 +365,7 @@ impl PathSender {
             sent.contents = None;
             self.in_flight_bytes -= u64::from(sent.bytes);
             self.lost += u64::from(sent.bytes);
+            self.long_lost = self.long_lost.saturating_add(u32::from(is_long(sent.bytes)));
             lost.packets += 1;
             lost.bytes += u64::from(sent.bytes);
             lost.last = number;
@@ -496,6 +504,7 @@ impl PathSender {
                 sent.fate = Fate::Settled;
                 self.lost += u64::from(sent.bytes);
                 self.lost_packets += 1;
+                self.long_lost = self.long_lost.saturating_add(u32::from(is_long(sent.bytes)));
                 contents.extend(sent.contents.take());
             }
         }
@@ -518,6 +527,16 @@ impl PathSender {
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn held_packets(&self) -> usize {
         self.sent.len()
+    }
+
+    /// Long datagrams that were lost in a row.
+    pub(crate) fn long_lost(&self) -> u32 {
+        self.long_lost
+    }
+
+    /// Their length has come through.
+    pub(crate) fn forget_long_lost(&mut self) {
+        self.long_lost = 0;
     }
 
     pub(crate) fn silences(&self) -> u32 {
@@ -545,6 +564,10 @@ impl PathSender {
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
         (self.sent_packets, self.sent_bytes, self.lost_packets)
     }
+}
+
+fn is_long(bytes: u32) -> bool {
+    bytes as usize > BASE_BYTES
 }
 
 /// The least round-trip time of the last ten to twenty seconds: a path may change.

@@ -21,12 +21,12 @@ impl Again {
         Some(frame)
     }
 
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
+    pub(super) fn front(&self) -> Option<&[u8]> {
+        self.frames.front().map(|frame| &**frame)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
     }
 
     pub(super) fn len(&self) -> usize {

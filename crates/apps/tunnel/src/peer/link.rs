@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use polypath_congestion::Policy;
 use polypath_units::{Duration, Instant};
 
-use crate::path::{OneWayDelay, PathReceiver, PathSender, PathSettings};
+use crate::path::{OneWayDelay, PathMtu, PathReceiver, PathSender, PathSettings};
 use crate::transmit::LocalId;
 
 /// A path that carries something is asked at least so often.
@@ -16,8 +16,6 @@ const PROBE_IDLE: Duration = Duration::from_secs(20);
 /// A probe without an answer is sent again after so long, then twice as long each time.
 const PROBE_AGAIN: Duration = Duration::from_millis(250);
 const MOST_PROBE_AGAIN: Duration = Duration::from_secs(4);
-/// The longest datagrams are tried so often.
-const MOST_LONG_TRIES: u32 = 12;
 /// After so many probes without an answer an address that showed up is forgotten.
 const MOST_STRANGE_PROBES: u32 = 6;
 /// Packets that only this path may carry, and that wait.
@@ -42,14 +40,16 @@ pub(crate) struct PathEnds {
 struct Challenge {
     token: u64,
     to: PathEnds,
-    is_long: bool,
+    /// Its length, where that is what is asked.
+    len_bytes: Option<usize>,
 }
 
 /// A probe to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProbeToSend {
     pub(crate) to: PathEnds,
-    pub(crate) is_long: bool,
+    /// Padded to this length.
+    pub(crate) len_bytes: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -63,11 +63,9 @@ pub(crate) struct Link {
     is_up: bool,
     /// The peer answers there.
     is_believed: bool,
-    /// Longest datagrams come through.
-    carries_long: bool,
+    mtu: PathMtu,
     challenges: VecDeque<Challenge>,
     unanswered: u32,
-    long_tries: u32,
     probe_at: Instant,
     /// Since when probes are counted, and how many left since.
     probes_of: (Instant, u32),
@@ -96,10 +94,9 @@ impl Link {
             is_ours,
             is_up: true,
             is_believed: false,
-            carries_long: false,
+            mtu: PathMtu::new(now, mss_bytes as usize),
             challenges: VecDeque::new(),
             unanswered: 0,
-            long_tries: 0,
             probe_at: now,
             probes_of: (now, 0),
             sender: PathSender::new(now, policy, mss_bytes),
@@ -129,8 +126,7 @@ impl Link {
         if self.ends != ends {
             self.ends = ends;
             self.is_believed = false;
-            self.carries_long = false;
-            self.long_tries = 0;
+            self.mtu.reset(now);
             self.unanswered = 0;
             self.probe_at = now;
             self.strange = None;
@@ -150,9 +146,14 @@ impl Link {
         self.is_ours
     }
 
-    /// The longest datagrams were tried, and do not come through.
-    pub(crate) fn is_narrow(&self) -> bool {
-        !self.carries_long && self.long_tries >= MOST_LONG_TRIES
+    /// Datagrams up to this length may go over it.
+    pub(crate) fn limit_bytes(&self) -> usize {
+        self.mtu.limit_bytes()
+    }
+
+    /// The longest datagram that came through.
+    pub(crate) fn confirmed_bytes(&self) -> usize {
+        self.mtu.confirmed_bytes()
     }
 
     /// The peer made it, and has not been heard there for long.
@@ -169,10 +170,6 @@ impl Link {
 
     pub(crate) fn is_believed(&self) -> bool {
         self.is_believed
-    }
-
-    pub(crate) fn carries_long(&self) -> bool {
-        self.carries_long
     }
 
     /// Whether data may go over it.
@@ -198,20 +195,38 @@ impl Link {
         if !self.is_up || now < due {
             return None;
         }
+        if let Some(probe) = self.poll_length(now) {
+            self.count_probe(now);
+            return Some(probe);
+        }
         if self.strange.is_some() && self.unanswered >= MOST_STRANGE_PROBES {
             self.strange = None;
             self.unanswered = 0;
         }
         // By turns: the address that is known may answer again, too.
         let to = self.strange.filter(|_| self.unanswered.is_multiple_of(2)).unwrap_or(self.ends);
-        let is_long =
-            to == self.ends && !self.carries_long && self.is_believed && self.long_tries < MOST_LONG_TRIES;
-        self.long_tries += u32::from(is_long);
         self.unanswered += 1;
         let again = (PROBE_AGAIN * (1 << self.unanswered.min(5) >> 1)).min(MOST_PROBE_AGAIN);
         self.probe_at = now + again.max(self.sender.silence_patience().min(MOST_PROBE_AGAIN));
         self.count_probe(now);
-        Some(ProbeToSend { to, is_long })
+        Some(ProbeToSend { to, len_bytes: None })
+    }
+
+    /// A probe of a length, which a short one follows: if that is answered alone, it was the length.
+    fn poll_length(&mut self, now: Instant) -> Option<ProbeToSend> {
+        if !self.asks_lengths() {
+            return None;
+        }
+        let patience = PROBE_AGAIN.max(self.sender.silence_patience());
+        let len_bytes = self.mtu.poll(now, self.sender.long_lost(), self.last_received_at, patience)?;
+        self.unanswered = self.unanswered.max(1);
+        self.probe_at = now;
+        Some(ProbeToSend { to: self.ends, len_bytes: Some(len_bytes) })
+    }
+
+    /// Lengths are asked of a path that works.
+    fn asks_lengths(&self) -> bool {
+        self.is_believed && self.strange.is_none() && self.sender.silences() == 0
     }
 
     fn count_probe(&mut self, now: Instant) {
@@ -229,19 +244,18 @@ impl Link {
     }
 
     fn probe_wanted_at(&self, is_busy: bool) -> Instant {
-        let needs_one = !self.is_believed
-            || self.strange.is_some()
-            || self.sender.silences() > 0
-            || (!self.carries_long && self.long_tries < MOST_LONG_TRIES);
+        let needs_one = !self.is_believed || self.strange.is_some() || self.sender.silences() > 0;
         if needs_one || self.unanswered > 0 {
             return self.probe_at;
         }
         let period = if is_busy { PROBE_BUSY } else { self.settings.keepalive.unwrap_or(PROBE_IDLE) };
-        self.probe_at.max(self.sender.last_sent_at() + period)
+        let usual = self.probe_at.max(self.sender.last_sent_at() + period);
+        let length = self.mtu.due_at(self.sender.long_lost()).filter(|_| self.asks_lengths());
+        length.map_or(usual, |at| at.min(usual))
     }
 
     pub(crate) fn handle_probe_sent(&mut self, token: u64, probe: ProbeToSend) {
-        self.challenges.push_back(Challenge { token, to: probe.to, is_long: probe.is_long });
+        self.challenges.push_back(Challenge { token, to: probe.to, len_bytes: probe.len_bytes });
         if self.challenges.len() > 8 {
             self.challenges.pop_front();
         }
@@ -259,13 +273,15 @@ impl Link {
             self.unanswered = 0;
             self.probe_at = now;
         }
-        if challenge.is_long && challenge.to == self.ends {
-            self.carries_long = true;
+        if let Some(len_bytes) = challenge.len_bytes
+            && challenge.to == self.ends
+        {
+            self.mtu.handle_answered(now, len_bytes);
+            self.sender.forget_long_lost();
         }
         if is_from_there && challenge.to != self.ends {
             self.ends = challenge.to;
-            self.carries_long = false;
-            self.long_tries = 0;
+            self.mtu.reset(now);
         }
         if self.strange == Some(self.ends) {
             self.strange = None;

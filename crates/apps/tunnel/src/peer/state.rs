@@ -13,7 +13,8 @@ use super::link::{Link, PathEnds};
 use super::schedule;
 use super::sessions::Sessions;
 
-use crate::frame::{DataHeader, Frame, MOST_DATA_HEADER_BYTES, Order, Sequence};
+use super::transmit::datagram_bytes;
+use crate::frame::{DATA_HEADER_BYTES, DataHeader, Frame, MOST_DATA_HEADER_BYTES, Order, Sequence};
 use crate::inner_packet::InnerPacket;
 use crate::key::{PresharedKey, PublicKey};
 use crate::noise::{Index, Macs, PATH_HEADER_BYTES, PATHS, PathId, ReceivedCookie, TAG_BYTES, Timestamp};
@@ -21,6 +22,7 @@ use crate::path::PathSettings;
 use crate::queue::FairQueue;
 use crate::resequencer::Resequencer;
 use crate::rules::{FlowPolicy, Rules};
+use crate::too_big::{self, TooBig};
 use crate::transmit::Transmit;
 
 /// A peer counts as active so long after data.
@@ -32,8 +34,8 @@ const MOST_URGENT: usize = 256;
 /// No answer for so long on any path, while there were questions: the peer may have forgotten the keys.
 const MOST_SILENCE: Duration = Duration::from_secs(3);
 
-/// Packets so long pass every path of IPv6 (RFC 8200 §5), with what is around them.
-const NARROW_BYTES: usize = 1_200;
+/// Answers to the inside, about packets that are too long, that wait.
+const MOST_TOLD: usize = 16;
 /// KEEPALIVE-TIMEOUT and REKEY-TIMEOUT.
 const MOST_PLAIN_SILENCE: Duration = Duration::from_secs(15);
 
@@ -75,7 +77,11 @@ pub(crate) struct Peer {
     /// The peer's, by its hello.
     pub(super) instance: Option<u64>,
     pub(super) waiting: FairQueue,
+    /// Left the queue, and waits for a path that carries its length.
+    pub(super) head: Option<(u8, Box<[u8]>)>,
     pub(super) urgent: VecDeque<(u8, Box<[u8]>)>,
+    /// Answers about packets that were too long, for the inside.
+    told: VecDeque<Vec<u8>>,
     /// Was to leave, and did not fit behind others.
     pub(super) stash: Option<Departure>,
     /// Frames of a path that fell silent.
@@ -119,7 +125,9 @@ impl Peer {
             links: [const { None }; PATHS],
             instance: None,
             waiting: FairQueue::new(),
+            head: None,
             urgent: VecDeque::new(),
+            told: VecDeque::new(),
             stash: None,
             again: Again::default(),
             plain: VecDeque::new(),
@@ -195,12 +203,47 @@ impl Peer {
         }
     }
 
-    /// Paths that may carry data. One that is too narrow for the longest packets, or a backup, only if no better one is there.
+    /// Paths that may carry data. A backup only if no better one is there.
     pub(super) fn usable(&self) -> impl Iterator<Item = (usize, &Link)> + Clone {
         let of_links = || self.links.iter().enumerate().filter_map(|(at, link)| Some((at, link.as_deref()?)));
-        let rank = |link: &Link| (link.is_narrow(), link.settings.backup);
-        let best = of_links().filter(|(_, link)| link.is_usable()).map(|(_, link)| rank(link)).min();
-        of_links().filter(move |(_, link)| link.is_usable() && Some(rank(link)) == best)
+        let best =
+            of_links().filter(|(_, link)| link.is_usable()).map(|(_, link)| link.settings.backup).min();
+        of_links().filter(move |(_, link)| link.is_usable() && Some(link.settings.backup) == best)
+    }
+
+    /// Those of them that carry a datagram of this length.
+    pub(super) fn usable_for(&self, len_bytes: usize) -> impl Iterator<Item = (usize, &Link)> + Clone {
+        self.usable().filter(move |(_, link)| link.limit_bytes() >= len_bytes)
+    }
+
+    /// The longest packet that goes over the path, or over any.
+    fn fits_bytes(&self, on: Option<PathId>) -> Option<usize> {
+        let limit = match on {
+            Some(path) => self.link(path).map(Link::limit_bytes),
+            None => self.usable().map(|(_, link)| link.limit_bytes()).max(),
+        };
+        limit.map(|limit| limit.saturating_sub(self.shared.long_bytes() - self.shared.mtu_bytes))
+    }
+
+    /// A packet that is longer than what its paths carry: it is cut, or its sender is told.
+    fn treat_too_long(&mut self, now: Instant, packet: &[u8], fits_bytes: usize) {
+        match too_big::treat(packet, fits_bytes) {
+            TooBig::Cut(fragments) => {
+                for fragment in fragments {
+                    let frame = [&[0; DATA_HEADER_BYTES], &fragment[..]].concat();
+                    if let Some(inner) = InnerPacket::parse(&fragment) {
+                        self.handle_packet(now, &inner, frame.into());
+                    }
+                }
+            }
+            TooBig::Told(answer) => {
+                self.counts.too_long += 1;
+                if self.told.len() < MOST_TOLD {
+                    self.told.push_back(answer);
+                }
+            }
+            TooBig::Dropped => self.counts.too_long += 1,
+        }
     }
 
     pub(super) fn is_busy(&self, now: Instant) -> bool {
@@ -226,12 +269,16 @@ impl Peer {
             }
             return;
         }
-        if inner.len_bytes > NARROW_BYTES && self.usable().any(|(_, link)| link.is_narrow()) {
-            self.counts.too_long += 1;
+        let policy = self.rules.policy(inner);
+        let on = if let FlowPolicy::Pinned(path) = policy { Some(path) } else { None };
+        if let Some(fits_bytes) = self.fits_bytes(on)
+            && inner.len_bytes > fits_bytes
+        {
+            self.treat_too_long(now, &frame[DATA_HEADER_BYTES..], fits_bytes);
             return;
         }
         let flow = inner.flow(self.shared.flow_key);
-        match self.rules.policy(inner) {
+        match policy {
             FlowPolicy::Aggregate => self.waiting.push(now, flow, frame),
             FlowPolicy::LowLatency => {
                 self.urgent.push_back((flow, frame));
@@ -249,7 +296,9 @@ impl Peer {
         let sequence = take_number(&mut self.copied, flow);
         DataHeader { order: Order::FirstCopy, flow, sequence, time: None }.write(&mut frame);
         let mut taken = false;
-        for link in self.links.iter_mut().flatten().filter(|link| link.is_usable()) {
+        let len_bytes = datagram_bytes(&frame);
+        let carries = |link: &&mut Box<Link>| link.is_usable() && link.limit_bytes() >= len_bytes;
+        for link in self.links.iter_mut().flatten().filter(carries) {
             taken |= link.push_own(frame.clone());
         }
         self.counts.dropped += u64::from(!taken);
@@ -272,7 +321,11 @@ impl Peer {
         let sessions = self.sessions.next_timeout(self.has_links());
         let send = self.send_at().filter(|_| has_keys);
         let order = self.resequencer.next_deadline();
-        links.chain([sessions, order, self.keepalive_at(), self.answer_wanted_at(), send]).flatten().min()
+        let told = (!self.told.is_empty()).then_some(Instant::ZERO);
+        links
+            .chain([told, sessions, order, self.keepalive_at(), self.answer_wanted_at(), send])
+            .flatten()
+            .min()
     }
 
     /// When a path is asked next. The same for the timer and for the deed.
@@ -289,10 +342,12 @@ impl Peer {
             .flatten()
             .filter(|link| link.is_usable() && link.has_own() && link.sender.window_left_bytes() > 0);
         let own = own.map(|link| link.sender.paced_until());
-        if self.waiting.is_empty() && self.again.is_empty() {
+        let next = self.again.front().or(self.head.as_ref().map(|(_, frame)| &**frame)).map(datagram_bytes);
+        if next.is_none() && self.waiting.is_empty() {
             return own.min();
         }
-        own.chain(schedule::next_chance(self.usable(), self.waiting_bytes() as u64)).min()
+        let fitting = self.usable_for(next.unwrap_or(0));
+        own.chain(schedule::next_chance(fitting, self.waiting_bytes() as u64)).min()
     }
 
     /// A stock peer wants a sign of life after data that asked for none (WireGuard §6.5).
@@ -307,6 +362,7 @@ impl Peer {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant, deliver: &mut dyn FnMut(&[u8])) -> Vec<Index> {
+        self.told.drain(..).for_each(|answer| deliver(&answer));
         let counts = &mut self.counts;
         self.resequencer.handle_timeout(now, &mut |packet| {
             counts.received += 1;
@@ -364,6 +420,11 @@ impl Peer {
         }
     }
 
+    /// Length of the longest datagram.
+    pub(crate) fn long_bytes(&self) -> usize {
+        self.shared.long_bytes()
+    }
+
     pub(crate) fn resequencer(&self) -> &Resequencer {
         &self.resequencer
     }
@@ -379,7 +440,8 @@ impl Peer {
 
     /// Bytes that wait for a path.
     pub(crate) fn waiting_bytes(&self) -> usize {
-        self.waiting.bytes() + self.again.bytes()
+        let head = self.head.as_ref().map_or(0, |(_, frame)| frame.len());
+        self.waiting.bytes() + self.again.bytes() + head
     }
 
     /// A datagram to send as it is.

@@ -73,7 +73,7 @@ impl Peer {
                 let mut contents = Vec::new();
                 Frame::Probe { token, is_backup }.write(&mut contents);
                 let overhead = PATH_HEADER_BYTES + PROBE_BYTES + TAG_BYTES;
-                let padding = if probe.is_long { self.shared.long_bytes() - overhead } else { 0 };
+                let padding = probe.len_bytes.map_or(0, |len| len.saturating_sub(overhead));
                 self.send_control(now, path, probe.to, &contents, padding);
             }
         }
@@ -159,9 +159,10 @@ impl Peer {
     }
 
     fn next_departure(&mut self, now: Instant) -> Option<Departure> {
+        self.drop_too_long();
         // Urgent packets ask nobody, but for a path that works.
-        if !self.urgent.is_empty() {
-            let at = schedule::fastest(self.usable())?;
+        if let Some((_, frame)) = self.urgent.front() {
+            let at = schedule::fastest(self.usable_for(datagram_bytes(frame)))?;
             let (flow, frame) = self.urgent.pop_front()?;
             let header = DataHeader { order: Order::Free, flow, sequence: Sequence::default(), time: None };
             return Some(Departure { at, header, frame });
@@ -169,21 +170,55 @@ impl Peer {
         if let Some((at, frame)) = self.pop_own(now) {
             return self.depart_again(at, frame);
         }
-        if !self.again.is_empty() {
-            let at = schedule::for_waiting(now, self.usable(), self.waiting_bytes() as u64)?;
+        if let Some(frame) = self.again.front() {
+            let fitting = self.usable_for(datagram_bytes(frame));
+            let at = schedule::for_waiting(now, fitting, self.waiting_bytes() as u64)?;
             let frame = self.again.pop_front()?;
             return self.depart_again(at, frame);
         }
-        if self.waiting.is_empty() {
-            self.note_idle(now);
+        let waiting_bytes = self.waiting_bytes() as u64;
+        let (flow, packet) = match self.head.take() {
+            Some(head) => head,
+            None if self.waiting.is_empty() => {
+                self.note_idle(now);
+                return None;
+            }
+            None => {
+                schedule::for_waiting(now, self.usable(), waiting_bytes)?;
+                let extra = schedule::skew(self.usable().map(|(_, link)| link));
+                let (flow, queued) = self.waiting.pop(now, extra)?;
+                (flow, queued.packet)
+            }
+        };
+        // The path that was free may be too narrow for what came.
+        let fitting = self.usable_for(datagram_bytes(&packet));
+        let Some(at) = schedule::for_waiting(now, fitting, waiting_bytes) else {
+            self.head = Some((flow, packet));
             return None;
-        }
-        let at = schedule::for_waiting(now, self.usable(), self.waiting_bytes() as u64)?;
-        let extra = schedule::skew(self.usable().map(|(_, link)| link));
-        let (flow, queued) = self.waiting.pop(now, extra)?;
+        };
         let sequence = take_number(&mut self.kept, flow);
         let header = DataHeader { order: Order::Kept, flow, sequence, time: None };
-        Some(Departure { at, header, frame: queued.packet })
+        Some(Departure { at, header, frame: packet })
+    }
+
+    /// What waits at the front, and is longer than any path carries by now.
+    fn drop_too_long(&mut self) {
+        let Some(most) = self.usable().map(|(_, link)| link.limit_bytes()).max() else { return };
+        if most >= self.shared.long_bytes() {
+            return;
+        }
+        let is_long = |frame: &[u8]| datagram_bytes(frame) > most;
+        let mut dropped = 0;
+        while self.urgent.front().is_some_and(|(_, frame)| is_long(frame)) {
+            self.urgent.pop_front();
+            dropped += 1;
+        }
+        while self.again.front().is_some_and(is_long) {
+            self.again.pop_front();
+            dropped += 1;
+        }
+        dropped += u64::from(self.head.take_if(|(_, frame)| is_long(frame)).is_some());
+        self.counts.too_long += dropped;
     }
 
     /// A packet whose header is there already.
@@ -249,6 +284,11 @@ impl Peer {
         self.counts.sent += 1;
         Some(len)
     }
+}
+
+/// Length of the datagram for a packet behind its room, at most.
+pub(super) const fn datagram_bytes(frame: &[u8]) -> usize {
+    overhead(true) + frame.len().saturating_sub(DATA_HEADER_BYTES)
 }
 
 /// What is around a packet.

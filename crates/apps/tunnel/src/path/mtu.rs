@@ -1,0 +1,227 @@
+//! How long datagrams may be on a path: a search with probes (RFC 8899, Datagram Packetization Layer PMTU Discovery).
+//!
+//! The longest datagram that the tunnel has is tried first, and data may be as long from the beginning: nearly every path carries it. If
+//! three probes of it stay unanswered, while short ones are answered, the path is believed to carry [`BASE_BYTES`], and the search halves
+//! what lies between. Ten minutes later it looks upwards again. Long data that is lost while nothing long arrives tells of a black
+//! hole: the length is probed again, and the search begins from below if it does not come through.
+//!
+//! What fits no path is answered to the inside as a router does (RFC 1191, RFC 8201), or cut into fragments where IPv4 allows it.
+
+use polypath_units::{Duration, Instant};
+
+/// The base length (RFC 8899 §5.1.2), which every path of IPv6 carries (RFC 8200 §5) with its header and that of UDP.
+pub(crate) const BASE_BYTES: usize = 1_280 - 48;
+/// MAX_PROBES (RFC 8899 §5.1.2).
+const MOST_TRIES: u32 = 3;
+/// PMTU_RAISE_TIMER (RFC 8899 §5.1.1).
+const RAISE_AFTER: Duration = Duration::from_secs(600);
+/// The search ends when it is so close.
+const CLOSE_BYTES: usize = 8;
+/// Long datagrams lost in a row, without one that came, that are a reason to look.
+const SUSPICIOUS: u32 = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The longest is tried, and not refuted.
+    Untested,
+    Searching,
+    /// Until the search begins again.
+    Complete {
+        raise_at: Option<Instant>,
+    },
+    /// The length that came through before is looked at.
+    Doubted,
+}
+
+#[derive(Debug)]
+pub(crate) struct PathMtu {
+    phase: Phase,
+    /// The longest that the tunnel has.
+    most_bytes: usize,
+    /// Came through.
+    confirmed_bytes: usize,
+    /// Did not.
+    failed_bytes: usize,
+    /// The probe that is under way, and since when.
+    asked: Option<(usize, Instant)>,
+    tries: u32,
+    due_at: Instant,
+}
+
+impl PathMtu {
+    pub(crate) fn new(now: Instant, most_bytes: usize) -> Self {
+        Self {
+            phase: Phase::Untested,
+            most_bytes,
+            confirmed_bytes: BASE_BYTES.min(most_bytes),
+            failed_bytes: most_bytes + 1,
+            asked: None,
+            tries: 0,
+            due_at: now,
+        }
+    }
+
+    /// The path has another address: it may be another path.
+    pub(crate) fn reset(&mut self, now: Instant) {
+        *self = Self::new(now, self.most_bytes);
+    }
+
+    /// Datagrams up to this length may go.
+    pub(crate) const fn limit_bytes(&self) -> usize {
+        if matches!(self.phase, Phase::Untested) { self.most_bytes } else { self.confirmed_bytes }
+    }
+
+    /// The longest that came through.
+    pub(crate) const fn confirmed_bytes(&self) -> usize {
+        self.confirmed_bytes
+    }
+
+    /// When the next probe is due. `lost` long datagrams in a row were lost.
+    pub(crate) fn due_at(&self, lost: u32) -> Option<Instant> {
+        match self.phase {
+            Phase::Complete { .. } if self.is_suspicious(lost) => Some(self.due_at),
+            Phase::Complete { raise_at } => raise_at,
+            _ => Some(self.due_at),
+        }
+    }
+
+    fn is_suspicious(&self, lost: u32) -> bool {
+        lost >= SUSPICIOUS && self.confirmed_bytes > BASE_BYTES
+    }
+
+    /// The length to probe, if it is due. `answered_at`: when anything came over the path at last.
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        lost: u32,
+        answered_at: Option<Instant>,
+        patience: Duration,
+    ) -> Option<usize> {
+        if self.due_at(lost).is_none_or(|at| at > now) {
+            return None;
+        }
+        if let Phase::Complete { .. } = self.phase {
+            let is_doubted = self.is_suspicious(lost);
+            self.phase = if is_doubted { Phase::Doubted } else { Phase::Searching };
+            self.failed_bytes = self.most_bytes + 1;
+        }
+        // A path that is silent altogether says nothing about lengths.
+        if let Some((bytes, at)) = self.asked.take()
+            && answered_at.is_some_and(|answered| answered > at)
+        {
+            self.tries += 1;
+            if self.tries >= MOST_TRIES {
+                self.handle_failed(now, bytes);
+            }
+        }
+        let bytes = self.wanted_bytes()?;
+        self.asked = Some((bytes, now));
+        self.due_at = now + patience;
+        Some(bytes)
+    }
+
+    fn wanted_bytes(&self) -> Option<usize> {
+        match self.phase {
+            Phase::Untested => Some(self.most_bytes),
+            Phase::Doubted => Some(self.confirmed_bytes),
+            // The longest first: the path may have become another.
+            Phase::Searching if self.failed_bytes > self.most_bytes => Some(self.most_bytes),
+            Phase::Searching => Some(self.confirmed_bytes.midpoint(self.failed_bytes)),
+            Phase::Complete { .. } => None,
+        }
+    }
+
+    fn handle_failed(&mut self, now: Instant, bytes: usize) {
+        self.tries = 0;
+        if self.phase == Phase::Doubted {
+            self.confirmed_bytes = BASE_BYTES.min(self.most_bytes);
+        }
+        self.phase = Phase::Searching;
+        self.failed_bytes = bytes;
+        self.look_whether_complete(now);
+    }
+
+    /// A probe of this length was answered.
+    pub(crate) fn handle_answered(&mut self, now: Instant, bytes: usize) {
+        if bytes > self.most_bytes || bytes < self.confirmed_bytes {
+            return;
+        }
+        self.confirmed_bytes = bytes;
+        self.failed_bytes = self.failed_bytes.max(bytes + 1);
+        (self.tries, self.asked, self.due_at) = (0, None, now);
+        if matches!(self.phase, Phase::Untested | Phase::Doubted) {
+            self.phase = Phase::Searching;
+        }
+        self.look_whether_complete(now);
+    }
+
+    fn look_whether_complete(&mut self, now: Instant) {
+        let is_close = self.failed_bytes <= self.confirmed_bytes + CLOSE_BYTES;
+        if self.confirmed_bytes == self.most_bytes || is_close {
+            let raise_at = (self.confirmed_bytes < self.most_bytes).then(|| now + RAISE_AFTER);
+            self.phase = Phase::Complete { raise_at };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: usize = 1_433;
+
+    /// Lets probes go for so long over a path that carries `carried`; how many left.
+    fn run(mtu: &mut PathMtu, from: Instant, secs: u64, carried: usize, lost: u32) -> u32 {
+        let mut probes = 0;
+        for step in 0..secs * 10 {
+            let now = from + Duration::from_millis(100 * step);
+            if let Some(bytes) = mtu.poll(now, lost, Some(now), Duration::from_millis(250)) {
+                probes += 1;
+                if bytes <= carried {
+                    mtu.handle_answered(now, bytes);
+                }
+            }
+        }
+        probes
+    }
+
+    #[test]
+    fn a_usual_path_takes_one_probe() {
+        let mut mtu = PathMtu::new(Instant::ZERO, MOST);
+        assert_eq!(mtu.limit_bytes(), MOST);
+        assert_eq!(run(&mut mtu, Instant::ZERO, 2_000, MOST, 0), 1);
+        assert_eq!((mtu.limit_bytes(), mtu.due_at(0)), (MOST, None));
+    }
+
+    #[test]
+    fn each_length_is_found_and_looked_for_again() {
+        for carried in [BASE_BYTES, 1_240, 1_300, 1_372, 1_425, 1_432] {
+            let mut mtu = PathMtu::new(Instant::ZERO, MOST);
+            let probes = run(&mut mtu, Instant::ZERO, 30, carried, 0);
+            assert!(mtu.limit_bytes() <= carried && mtu.limit_bytes() + CLOSE_BYTES >= carried, "{carried}");
+            assert!(probes < 25, "{probes}");
+            // The way is wider some day.
+            run(&mut mtu, Instant::from_secs(30), 700, MOST, 0);
+            assert_eq!(mtu.limit_bytes(), MOST);
+        }
+    }
+
+    #[test]
+    fn a_black_hole_is_found_and_a_burst_of_losses_is_none() {
+        let mut mtu = PathMtu::new(Instant::ZERO, MOST);
+        run(&mut mtu, Instant::ZERO, 5, MOST, 0);
+        run(&mut mtu, Instant::from_secs(5), 1, MOST, SUSPICIOUS);
+        assert_eq!(mtu.limit_bytes(), MOST);
+        run(&mut mtu, Instant::from_secs(10), 10, 1_372, SUSPICIOUS);
+        assert!((1_364..=1_372).contains(&mtu.limit_bytes()), "{}", mtu.limit_bytes());
+    }
+
+    #[test]
+    fn a_silent_path_says_nothing() {
+        let mut mtu = PathMtu::new(Instant::ZERO, MOST);
+        for step in 0..100 {
+            mtu.poll(Instant::from_secs(step), 0, None, Duration::from_millis(250));
+        }
+        assert_eq!(mtu.limit_bytes(), MOST);
+    }
+}
