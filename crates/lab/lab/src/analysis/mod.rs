@@ -1,6 +1,7 @@
 //! What runs mean: metrics of each set, their distributions, and the comparison with the document.
 
 mod compare;
+mod effects;
 mod worst;
 
 use std::collections::BTreeMap;
@@ -9,9 +10,10 @@ use std::ops::Range;
 use serde::Serialize;
 
 pub use compare::{CompareError, Comparison, Difference, LeftOut, LeftOutReason, compare};
+pub use effects::Effect;
 pub use worst::WorstSet;
 
-use crate::experiment::{Claim, Experiment, Metric, MetricKind, RunKey, SweepPoint};
+use crate::experiment::{Claim, Experiment, Group, Metric, MetricKind, RunKey, SweepPoint};
 use crate::metrics::{Distribution, aggregation_benefit, sensitivity};
 use crate::run::{DatagramOutcome, Outcome, PathSpec, Workload};
 
@@ -181,11 +183,22 @@ impl<'a> Analysis<'a> {
             points => points.iter().copied().flatten().collect(),
         };
         let measured = claim.variant.and_then(|variant| {
-            let values = points.iter().flat_map(|point| {
-                let sets = self.sets(claim.metric, variant, *point).iter().enumerate();
-                sets.filter(|(set, _)| claim.set.is_none_or(|wanted| wanted == *set)).map(|(_, value)| *value)
-            });
-            Distribution::of(values).map(|distribution| claim.statistic.of(&distribution))
+            let statistic = |group: Option<&Group>| {
+                let is_meant = |set: usize| {
+                    claim.set.is_none_or(|wanted| wanted == set)
+                        && group.is_none_or(|group| group.sets().binary_search(&set).is_ok())
+                };
+                let values = points.iter().flat_map(|point| {
+                    let sets = self.sets(claim.metric, variant, *point).iter().enumerate();
+                    sets.filter(|(set, _)| is_meant(*set)).map(|(_, value)| *value)
+                });
+                Distribution::of(values).map(|distribution| claim.statistic.of(&distribution))
+            };
+            let of_sets = statistic(claim.among.as_ref())?;
+            match &claim.against {
+                None => Some(of_sets),
+                Some(others) => Some(of_sets - statistic(Some(others))?),
+            }
         });
         let demands = claim.at_least.is_some() || claim.at_most.is_some();
         let holds = measured.filter(|_| demands).map(|measured| {
@@ -195,11 +208,18 @@ impl<'a> Analysis<'a> {
         Finding {
             claim,
             variant: claim.variant.map_or("", |variant| &self.experiment.variants[variant].name),
-            measure: format!("{} of {}", claim.statistic.name(), metric.name),
+            measure: measure(claim, metric),
             measured,
             holds,
         }
     }
+}
+
+/// What is looked at, in words.
+fn measure(claim: &Claim, metric: Metric) -> String {
+    let among = claim.among.as_ref().map(|group| format!(" with {group}")).unwrap_or_default();
+    let against = claim.against.as_ref().map(|group| format!(", less that with {group}")).unwrap_or_default();
+    format!("{} of {}{among}{against}", claim.statistic.name(), metric.name)
 }
 
 /// Every metric of one run alone; none for those that compare it with others.

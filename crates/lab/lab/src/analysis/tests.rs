@@ -239,3 +239,77 @@ fn the_worst_sets_come_first_whichever_way_is_better() {
     assert_eq!(worst[0].run, "one/LIA/1", "the repeat of the median");
     assert_eq!(Analysis::new(&experiment, &runs).worst_sets(9).len(), 6, "no more than there are");
 }
+
+#[test]
+fn a_group_of_sets_is_compared_with_another_and_effects_are_means_of_levels() {
+    const WITH_LEVELS: &str = r#"
+name = "x"
+title = "x"
+metrics = ["goodput"]
+[factors]
+rate = { from = "1mbit", to = "3mbit" }
+rtt = "20ms"
+queue = "50ms"
+loss = { from = "0%", to = "2%" }
+[parameters]
+sack = ["on", "off"]
+fack = ["on", "off"]
+together = ["sack", "fack"]
+[design]
+kind = "full-factorial"
+levels = 2
+[topology]
+paths = 1
+[traffic]
+kind = "bulk"
+duration = "1s"
+[[variants]]
+name = "TCP"
+split = "send-vector"
+[[expected]]
+text = "SACK helps"
+reason = "for the test"
+variant = "TCP"
+statistic = "mean"
+where = { sack = "on", most-loss = "1%" }
+against = { sack = ["off"] }
+at-least = 4.9
+at-most = 5.1
+"#;
+    let read = |text: &str| Experiment::parse("x.toml", text, Form::Full, &Policies::default());
+    let experiment = read(WITH_LEVELS).unwrap();
+    let goodput = |set: usize| {
+        let named = &experiment.sets[set];
+        let sack = if named.level_of(&["sack"]).as_deref() == Some("on") { 6.0 } else { 1.0 };
+        // Where packets are lost, nobody asks.
+        if named.set.paths[0].loss > 0.01 && sack > 1.0 { 0.0 } else { sack }
+    };
+    let outcome = |set| Outcome { goodput_bps: goodput(set) * 1e6, ..Outcome::default() };
+    let key = |set| RunKey { set, point: 0, variant: 0, repeat: 0 };
+    let runs = (0..experiment.sets.len()).map(|set| (key(set), outcome(set))).collect();
+    let analysis = Analysis::new(&experiment, &runs);
+    let finding = analysis.findings().remove(0);
+    assert_eq!(finding.holds, Some(true), "{finding:?}");
+    assert_eq!(finding.measure, "mean of goodput with most-loss 1%, sack on, less that with sack off");
+    let effects = analysis.effects();
+    let of_sack: Vec<(&str, usize, f64)> = effects
+        .iter()
+        .filter(|effect| effect.parameter == "sack")
+        .map(|effect| (effect.level.as_str(), effect.sets, effect.mean))
+        .collect();
+    assert_eq!(of_sack, [("on", 8, 3.0), ("off", 8, 1.0)]);
+    let together: Vec<&str> = effects
+        .iter()
+        .filter(|effect| effect.parameter == "sack, fack")
+        .map(|effect| &*effect.level)
+        .collect();
+    assert_eq!(together.len(), 2, "without SACK there is no forward acknowledgment: {together:?}");
+
+    for (old, new, expected) in [
+        ("sack = [\"off\"]", "dsack = \"off\"", "against.dsack"),
+        ("most-loss = \"1%\"", "fack = \"no\"", "where.fack"),
+    ] {
+        let error = read(&WITH_LEVELS.replacen(old, new, 1)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}

@@ -10,6 +10,7 @@ use polypath_tunnel::aggregators::{Aggregation, Aggregations};
 use super::file::{
     DesignFile, DesignWord, File, PathFile, PolicyFile, TopologyFile, TopologyWord, TrafficWord, VariantFile,
 };
+use super::parameters::Parameters;
 use super::{
     Experiment, Form, Metric, NamedSet, Topology, Traffic, claims, defaults, jitter, reduced,
     sweep::{self, buffer, initial},
@@ -54,7 +55,8 @@ pub(super) fn check(
     let kind = file.topology.kind;
     let paths = paths(source, &file.topology)?;
     let line = line(source, &file.topology, policies)?;
-    let sets = sets(source, &file, paths, &line)?;
+    let parameters = Parameters::read(source, file.parameters.as_ref(), policies)?;
+    let sets = sets(source, &file, paths, &line, &parameters)?;
     let traffic = traffic(source, &file.traffic)?;
     let topology = match kind {
         TopologyWord::Parallel => Topology::Parallel,
@@ -102,6 +104,8 @@ pub(super) fn check(
         topology,
         sets,
         factors: file.factors.map(|factors| factors.words()).unwrap_or_default(),
+        parameters: parameters.words(),
+        together: parameters.together(),
         points,
         variants,
         baseline_variants,
@@ -112,7 +116,8 @@ pub(super) fn check(
         metrics,
         claims: Vec::new(),
     };
-    experiment.claims = claims::all(source, (file.published, file.expected), &experiment, &sweeps)?;
+    experiment.claims =
+        claims::all(source, (file.published, file.expected), &experiment, &sweeps, &parameters)?;
     Ok(experiment)
 }
 
@@ -229,11 +234,18 @@ fn line(source: Source<'_>, file: &TopologyFile, policies: &Policies) -> Result<
     })
 }
 
-fn sets(source: Source<'_>, file: &File, paths: usize, line: &Line) -> Result<Vec<NamedSet>, FileError> {
+fn sets(
+    source: Source<'_>,
+    file: &File,
+    paths: usize,
+    line: &Line,
+    parameters: &Parameters,
+) -> Result<Vec<NamedSet>, FileError> {
     let mut sets = Vec::new();
     match (&file.design, &file.factors) {
         (Some(design), Some(factors)) => {
-            let ranges = factors.ranges_per_path() * paths + factors.common_ranges();
+            let of_paths = factors.ranges_per_path() * paths + factors.common_ranges();
+            let ranges = of_paths + parameters.count();
             if !factors.has_one_queue() {
                 let message = "how large queues are; expected one of queue, queue-packets and queue-products";
                 return Err(source.wrong("factors", message));
@@ -267,13 +279,18 @@ fn sets(source: Source<'_>, file: &File, paths: usize, line: &Line) -> Result<Ve
                     return Err(source.wrong("design.designs", message));
                 }
                 for point in points {
-                    let set = PathSet { paths: factors.paths(paths, &point), line: line.clone() };
-                    sets.push(NamedSet { name: format!("{}", sets.len() + 1), design: number, set });
+                    let (of_paths, of_parameters) = point.split_at(of_paths);
+                    let set = PathSet { paths: factors.paths(paths, of_paths), line: line.clone() };
+                    let (name, levels) = ((sets.len() + 1).to_string(), parameters.at(number, of_parameters));
+                    sets.push(NamedSet { name, design: number, set, levels });
                 }
             }
         }
         (Some(_), None) => return Err(source.wrong("design", "has no factors; expected [factors]")),
         (None, Some(_)) => return Err(source.wrong("factors", "have no design; expected [design]")),
+        (None, None) if file.parameters.is_some() => {
+            return Err(source.wrong("parameters", "have no design; expected [design] and [factors]"));
+        }
         (None, None) => {}
     }
     for (index, given) in file.sets.iter().enumerate() {
@@ -290,7 +307,7 @@ fn sets(source: Source<'_>, file: &File, paths: usize, line: &Line) -> Result<Ve
         };
         let line = Line { jitters: jitter::of_set(source, index, given)?, ..line.clone() };
         let set = PathSet { paths: given.paths.iter().map(path).collect(), line };
-        sets.push(NamedSet { name: given.name.clone(), design: 0, set });
+        sets.push(NamedSet { name: given.name.clone(), design: 0, set, levels: Vec::new() });
     }
     match sets.len() {
         0 => Err(source.wrong("design", "no sets at all; expected [design] with [factors], or [[sets]]")),

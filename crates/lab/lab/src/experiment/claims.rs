@@ -3,6 +3,8 @@
 use polypath_config::{FileError, Source};
 
 use super::file::{ExpectedFile, PublishedFile};
+use super::group::{Group, GroupFile};
+use super::parameters::Parameters;
 use super::sweep::{Values, points};
 use super::{Claim, Experiment, Origin, Statistic};
 
@@ -13,6 +15,8 @@ struct Place<'a> {
     statistic: Option<&'a str>,
     at: Option<&'a str>,
     set: Option<&'a str>,
+    among: Option<&'a GroupFile>,
+    against: Option<&'a GroupFile>,
 }
 
 /// All of them: those of the document first.
@@ -24,6 +28,7 @@ pub(super) fn all(
     (published, expected): (Vec<PublishedFile>, Vec<ExpectedFile>),
     experiment: &Experiment,
     sweeps: &[Values],
+    parameters: &Parameters,
 ) -> Result<Vec<Claim>, FileError> {
     let mut claims = Vec::new();
     for (index, file) in published.into_iter().enumerate() {
@@ -39,13 +44,15 @@ pub(super) fn all(
             statistic: file.statistic.as_deref(),
             at: file.at.as_deref(),
             set: file.set.as_deref(),
+            among: file.among.as_ref(),
+            against: file.against.as_ref(),
         };
         claims.push(Claim {
             value: file.value,
             at_least: file.at_least,
             at_most: file.at_most,
             remark: file.remark.clone().unwrap_or_default(),
-            ..claim(source, &key, &place, experiment, sweeps)?
+            ..claim(source, &key, &place, experiment, (sweeps, parameters))?
         });
         if let Some(claim) = claims.last_mut() {
             (claim.text, claim.origin) = (file.text, Origin::Published { source: file.source });
@@ -65,12 +72,14 @@ pub(super) fn all(
             statistic: file.statistic.as_deref(),
             at: file.at.as_deref(),
             set: file.set.as_deref(),
+            among: file.among.as_ref(),
+            against: file.against.as_ref(),
         };
         claims.push(Claim {
             at_least: file.at_least,
             at_most: file.at_most,
             remark: file.remark.clone().unwrap_or_default(),
-            ..claim(source, &key, &place, experiment, sweeps)?
+            ..claim(source, &key, &place, experiment, (sweeps, parameters))?
         });
         if let Some(claim) = claims.last_mut() {
             (claim.text, claim.origin) = (file.text, Origin::Expected { reason: file.reason });
@@ -85,7 +94,7 @@ fn claim(
     key: &str,
     place: &Place<'_>,
     experiment: &Experiment,
-    sweeps: &[Values],
+    (sweeps, parameters): (&[Values], &Parameters),
 ) -> Result<Claim, FileError> {
     let variants = experiment.variants.iter().map(|variant| variant.name.as_str());
     let variant =
@@ -137,7 +146,12 @@ fn claim(
             Some(position.ok_or_else(|| source.unknown(format!("{key}.set"), "set", name, names()))?)
         }
     };
-    Ok(Claim { variant, metric, statistic, points, set, ..Claim::default() })
+    let group = |name: &str, file: Option<&GroupFile>| {
+        let read = |file| Group::read(source, &format!("{key}.{name}"), file, parameters, &experiment.sets);
+        file.map(read).transpose()
+    };
+    let (among, against) = (group("where", place.among)?, group("against", place.against)?);
+    Ok(Claim { variant, metric, statistic, points, set, among, against, ..Claim::default() })
 }
 
 /// The short form leaves points out; a fact about one of them has no counterpart then.

@@ -17,6 +17,9 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
+use super::group::GroupFile;
+use super::parameters::ParametersFile;
+
 /// An experiment file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -36,6 +39,8 @@ pub(super) struct File {
     pub(super) topology: TopologyFile,
     /// What differs between sets; needs `design`.
     pub(super) factors: Option<FactorsFile>,
+    /// What plain TCP is like in each set: further columns of the design.
+    pub(super) parameters: Option<ParametersFile>,
     /// How sets are chosen from the ranges of `factors`.
     pub(super) design: Option<DesignFile>,
     /// Sets that are given one by one.
@@ -461,8 +466,8 @@ pub(super) struct PolicyFile {
     /// `delayed-round-robin`, `send-vector`, `tunnel` or `round-robin`. Default `nama`. With other traffic, what carries the packets of
     /// a plain TCP, which are of 1400 bytes at most: `tunnel:1400` makes datagrams that fit into 1500. Default: nothing does.
     pub(super) aggregator: Option<String>,
-    /// How plain TCP finds and repairs losses: `stack`, `patient`, `newreno`, `sack`, `eifel`, `eifel-sack`, `linux-2.6.32`, `tuned` or
-    /// `r50-tuned`. Default `stack`.
+    /// How plain TCP finds and repairs losses: `stack`, `patient`, `newreno`, `sack`, `eifel`, `eifel-sack`, `linux-2.6.32`, `tuned`,
+    /// `r30-tuned` or `r50-tuned`. Default `stack`.
     pub(super) flavour: Option<String>,
 }
 
@@ -567,6 +572,12 @@ pub(super) struct PublishedFile {
     pub(super) at: Option<String>,
     /// Which set. Default: all of them.
     pub(super) set: Option<String>,
+    /// Which sets, by the levels of their parameters: `{ sack = "on", reordering-min = ["50", "127"] }`. `most-loss` is what no path of a
+    /// set exceeds. Default: all of them.
+    #[serde(rename = "where")]
+    pub(super) among: Option<GroupFile>,
+    /// Sets whose number is taken off that of the others.
+    pub(super) against: Option<GroupFile>,
     /// The published number, if there is one.
     pub(super) value: Option<f64>,
     /// From here on ours agrees with it.
@@ -595,6 +606,12 @@ pub(super) struct ExpectedFile {
     pub(super) at: Option<String>,
     /// Which set. Default: all of them.
     pub(super) set: Option<String>,
+    /// Which sets, by the levels of their parameters: `{ sack = "on", reordering-min = ["50", "127"] }`. `most-loss` is what no path of a
+    /// set exceeds. Default: all of them.
+    #[serde(rename = "where")]
+    pub(super) among: Option<GroupFile>,
+    /// Sets whose number is taken off that of the others.
+    pub(super) against: Option<GroupFile>,
     /// What is to be reached; this or `at-most` is needed.
     pub(super) at_least: Option<f64>,
     /// What is not to be exceeded.

@@ -62,6 +62,9 @@ impl Experiment {
         let mut set = self.sets[key.set].set.clone();
         let mut variant = self.variants[key.variant].clone();
         let is_baseline = key.variant >= self.variants.len() - self.baseline_variants;
+        if !is_baseline {
+            self.sets[key.set].levels.iter().for_each(|level| level.apply(&mut variant));
+        }
         for setting in &self.points[key.point].settings {
             match *setting {
                 Setting::Buffer(buffer) => variant.buffer = buffer,

@@ -4,9 +4,11 @@ mod check;
 mod claims;
 pub mod defaults;
 mod file;
+mod group;
 mod jitter;
 mod job;
 mod metric;
+mod parameters;
 mod reduced;
 mod run_name;
 mod sets;
@@ -18,9 +20,11 @@ mod words;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use group::Group;
 pub use job::{Job, RunKey};
 pub(crate) use metric::MetricKind;
 pub use metric::{Better, Metric};
+pub use parameters::Level;
 use polypath_config::{FileError, Policies, Source, read};
 use polypath_sim::scenario::read_text;
 use polypath_units::{BitRate, Duration};
@@ -63,6 +67,10 @@ pub struct Experiment {
     pub sets: Vec<NamedSet>,
     /// What the paths of sets are drawn from, name and range of each; empty for sets that are given one by one.
     pub factors: Vec<(&'static str, String)>,
+    /// Parameters of plain TCP that differ between sets, name and levels of each.
+    pub(crate) parameters: Vec<(&'static str, String)>,
+    /// Those whose levels are reported together.
+    pub(crate) together: Vec<&'static str>,
     /// Which metric values are swept over; one point without a name if none.
     pub points: Vec<SweepPoint>,
     /// What is compared; the baseline's variants are the last.
@@ -103,6 +111,8 @@ pub struct NamedSet {
     pub(crate) design: usize,
     /// The paths.
     pub set: PathSet,
+    /// The parameters that a plain TCP has there.
+    pub(crate) levels: Vec<Level>,
 }
 
 /// A value of each sweep.
@@ -241,6 +251,12 @@ pub struct Claim {
     pub points: Vec<Option<usize>>,
     /// Which set, by number; all if none.
     pub set: Option<usize>,
+    /// Which sets, by the levels of their parameters; all if none.
+    #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
+    pub(crate) among: Option<Group>,
+    /// The sets whose number is taken off that of the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) against: Option<Group>,
     /// The published number.
     pub value: Option<f64>,
     /// What is to be reached here.

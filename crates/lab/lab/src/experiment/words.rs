@@ -22,7 +22,19 @@ impl NamedSet {
                 let _ = write!(text, ", loss {:.2} %", path.loss * 100.0);
             }
         }
+        for level in &self.levels {
+            let _ = write!(text, "; {} {}", level.parameter, level.text);
+        }
         text
+    }
+
+    /// Its levels of these parameters; none if it lacks one.
+    pub(crate) fn level_of(&self, parameters: &[&str]) -> Option<String> {
+        let level = |name: &&str| {
+            let level = self.levels.iter().find(|level| level.parameter == *name)?;
+            Some(level.text.as_str())
+        };
+        Some(parameters.iter().map(level).collect::<Option<Vec<_>>>()?.join(", "))
     }
 }
 

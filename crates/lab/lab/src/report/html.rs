@@ -80,6 +80,7 @@ fn write_page(page: &mut String, results: &Results, analysis: &Analysis<'_>) -> 
         write_figures(page, analysis, index, metric)?;
         write_distributions(page, analysis, index, metric)?;
     }
+    write_effects(page, analysis)?;
     write_worst(page, analysis)?;
     write_replay(page, results, analysis)?;
     write_parameters(page, manifest, experiment)?;
@@ -340,6 +341,36 @@ fn write_values(
     Ok(())
 }
 
+/// What the sets at each level of a parameter have on average.
+fn write_effects(page: &mut String, analysis: &Analysis<'_>) -> std::fmt::Result {
+    let effects = analysis.effects();
+    let metric = &analysis.experiment().metrics[0];
+    for of_parameter in effects.chunk_by(|one, other| one.parameter == other.parameter) {
+        write!(
+            page,
+            "<section><h2>{} <small>mean of {}, and the interval of 95 %</small></h2><table><thead><tr><th></th>\
+             <th class=\"words\">variant</th><th>sets</th><th>mean</th><th>±</th></tr></thead><tbody>",
+            escape(&of_parameter[0].parameter),
+            escape(metric.title)
+        )?;
+        for effect in of_parameter {
+            let separator = if effect.point.is_empty() { "" } else { ", " };
+            write!(
+                page,
+                "<tr><td>{}</td><td class=\"words\">{}{separator}{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                escape(&effect.level),
+                escape(&effect.variant),
+                escape(&effect.point),
+                effect.sets,
+                number(effect.mean),
+                number(effect.error)
+            )?;
+        }
+        page.push_str("</tbody></table></section>\n");
+    }
+    Ok(())
+}
+
 /// In which sets each variant does worst by the first metric.
 fn write_worst(page: &mut String, analysis: &Analysis<'_>) -> std::fmt::Result {
     let experiment = analysis.experiment();
@@ -406,7 +437,7 @@ fn write_parameters(page: &mut String, manifest: &Manifest, experiment: &Experim
         ("Traffic", traffic.join("; ")),
         ("Sets", sets),
     ];
-    parameters.extend(experiment.factors.iter().map(|(name, range)| (*name, range.clone())));
+    parameters.extend(experiment.factors.iter().chain(&experiment.parameters).cloned());
     if experiment.factors.is_empty() && experiment.sets.len() <= MOST_NAMED_SETS {
         parameters
             .extend(experiment.sets.iter().map(|set| ("Set", format!("{}: {}", set.name, set.words()))));

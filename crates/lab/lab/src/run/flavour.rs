@@ -63,6 +63,7 @@ impl Flavour {
         ("eifel-sack", of_before(true, true, false, threshold(3, false))),
         ("linux-2.6.32", of_before(true, true, true, threshold(3, true))),
         ("tuned", of_before(true, true, true, threshold(3, false))),
+        ("r30-tuned", of_before(true, true, true, threshold(30, false))),
         ("r50-tuned", of_before(true, true, true, threshold(50, false))),
     ];
 
@@ -79,6 +80,16 @@ impl Flavour {
         config.loss_recovery = self.recovery;
         config.pacing = self.pacing;
         config.initial_window_packets = self.initial_window_packets;
+    }
+
+    /// Counts losses, and by what `change` makes of the threshold.
+    pub(crate) fn count_losses(&mut self, change: impl FnOnce(&mut DuplicateThreshold)) {
+        let mut threshold = match self.recovery.detection {
+            LossDetection::ByCount(threshold) => threshold,
+            LossDetection::RackTlp | LossDetection::RackPatient => DuplicateThreshold::default(),
+        };
+        change(&mut threshold);
+        self.recovery.detection = LossDetection::ByCount(threshold);
     }
 
     /// The names of all.
