@@ -206,3 +206,50 @@ fn aes_is_for_ends_that_both_have_it() {
         assert!(wire.iter().all(|(_, _, datagram)| datagram[0] & 0xf0 == kind), "{here} {there}");
     }
 }
+
+/// Urgent packets (DSCP 46) come at 15 Mbit/s over 6, beside 4 Mbit/s of others.
+#[test]
+fn a_flood_of_urgent_packets_leaves_room_for_others() {
+    let mut network = Network::new(&[PathConfig::new(6, 10)]);
+    network.run_until(Instant::from_secs(2));
+    for number in 0..12_500_u32 {
+        let mut urgent = packet(1, 2, 7_000, number, 1_200);
+        urgent[1] = 46 << 2;
+        network.send_at(Instant::from_secs(2) + Duration::from_micros(640) * u64::from(number), 0, urgent);
+    }
+    let count = stream(&mut network, BitRate::from_mbps(4), 1_200, Duration::from_secs(8));
+    network.run_until(Instant::from_secs(12));
+    let others = network.delivered[1].iter().filter(|one| one.packet[1] == 0).count();
+    let urgent = network.delivered[1].len() - others;
+    assert!(others * 3 >= count as usize, "{others} of {count} beside {urgent}");
+    assert!(urgent > 1_500, "{urgent} beside {others}");
+    let status = network.ends[0].peer_status(network.now, network.peers[0]).unwrap();
+    let (sent, _, lost) = status.paths[0].sent;
+    assert!(lost * 20 < sent, "{lost} of {sent} lost");
+}
+
+/// A few of them do not wait for what others send.
+#[test]
+fn urgent_packets_are_quick_beside_others() {
+    let mut network = Network::new(&[PathConfig::new(20, 10), PathConfig::new(10, 30)]);
+    stream(&mut network, BitRate::from_mbps(40), 1_200, Duration::from_secs(8));
+    for number in 0..300_u32 {
+        let at = Instant::from_secs(4) + Duration::from_millis(10) * u64::from(number);
+        let mut urgent = packet(1, 2, 7_000, number, 100);
+        urgent[1] = 46 << 2;
+        network.send_at(at, 0, urgent);
+    }
+    network.run_until(Instant::from_secs(12));
+    let mut delays: Vec<_> = network.delivered[1]
+        .iter()
+        .filter(|one| one.packet[1] != 0)
+        .map(|one| {
+            let number = u32::from_be_bytes(one.packet[28..32].try_into().unwrap());
+            one.at.since(Instant::from_secs(4) + Duration::from_millis(10) * u64::from(number))
+        })
+        .collect();
+    delays.sort_unstable();
+    assert!(delays.len() >= 295, "{}", delays.len());
+    let (half, most) = (delays[delays.len() / 2], delays[delays.len() * 95 / 100]);
+    assert!(half <= Duration::from_millis(30) && most <= Duration::from_millis(60), "{half} {most}");
+}

@@ -26,6 +26,9 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(60);
 const LEAST_SLACK: Duration = Duration::from_millis(10);
 /// Fewer packets would not keep a path going while acknowledgments are delayed.
 const LEAST_WINDOW_PACKETS: u64 = 4;
+/// Urgent packets may be so far ahead of the pacer, and of the window: they wait for nobody, unless they are a flood.
+const URGENT_LEAD: Duration = Duration::from_millis(5);
+const URGENT_BYTES: u64 = 12_000;
 /// Packets leave at least so fast: a rate that was never measured, as of a path without any delay, must not stop it for ever.
 const LEAST_RATE: BitRate = BitRate::from_kbps(10);
 /// The pacer may lag so long: what a driver's timer is late by is caught up with.
@@ -225,6 +228,16 @@ impl PathSender {
     /// When the next packet may leave, if the window lets it.
     pub(crate) fn paced_until(&self) -> Instant {
         self.paced_until
+    }
+
+    /// When the next urgent packet may leave, if not only an acknowledgment lets it.
+    pub(crate) fn urgent_at(&self) -> Option<Instant> {
+        if self.in_flight_bytes > self.controller.window_bytes() + URGENT_BYTES {
+            return None;
+        }
+        // On slow paths one packet of others takes longer than the lead.
+        let two = self.pacing_rate().time_to_send(2 * u64::from(self.mss_bytes));
+        Some(self.paced_until - URGENT_LEAD.max(two).min(self.paced_until.since(Instant::ZERO)))
     }
 
     /// There was more to send than the window allowed.

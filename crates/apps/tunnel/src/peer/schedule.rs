@@ -16,9 +16,17 @@ fn one_way(link: &Link) -> Duration {
     link.sender.srtt() / 2
 }
 
-/// The path of least delay, whether its window is full or not.
-pub(super) fn fastest<'a>(links: impl Iterator<Item = Numbered<'a>>) -> Option<usize> {
-    links.min_by_key(|(_, link)| one_way(link)).map(|(at, _)| at)
+/// The path of least delay for an urgent packet, of those that are not flooded with them.
+pub(super) fn for_urgent<'a>(now: Instant, links: impl Iterator<Item = Numbered<'a>>) -> Option<usize> {
+    links
+        .filter(|(_, link)| link.sender.urgent_at().is_some_and(|at| at <= now))
+        .min_by_key(|(_, link)| one_way(link))
+        .map(|(at, _)| at)
+}
+
+/// When [`for_urgent`] may find a path, if no acknowledgment comes before.
+pub(super) fn next_urgent<'a>(links: impl Iterator<Item = Numbered<'a>>) -> Option<Instant> {
+    links.filter_map(|(_, link)| link.sender.urgent_at()).min()
 }
 
 /// The path for the next packet of what waits, or `None` if it is better to wait.

@@ -80,6 +80,8 @@ pub(crate) struct Peer {
     /// Left the queue, and waits for a path that carries its length.
     pub(super) head: Option<(u8, Box<[u8]>)>,
     pub(super) urgent: VecDeque<(u8, Box<[u8]>)>,
+    /// One of a flood of urgent packets went: others go now.
+    pub(super) is_others_turn: bool,
     /// Answers about packets that were too long, for the inside.
     told: VecDeque<Vec<u8>>,
     /// Was to leave, and did not fit behind others.
@@ -127,6 +129,7 @@ impl Peer {
             waiting: FairQueue::new(),
             head: None,
             urgent: VecDeque::new(),
+            is_others_turn: false,
             told: VecDeque::new(),
             stash: None,
             again: Again::default(),
@@ -341,7 +344,12 @@ impl Peer {
             .iter()
             .flatten()
             .filter(|link| link.is_usable() && link.has_own() && link.sender.window_left_bytes() > 0);
-        let own = own.map(|link| link.sender.paced_until());
+        let urgent = self
+            .urgent
+            .front()
+            .filter(|_| !self.is_flooded())
+            .and_then(|(_, frame)| schedule::next_urgent(self.usable_for(datagram_bytes(frame))));
+        let own = own.map(|link| link.sender.paced_until()).chain(urgent);
         let next = self.again.front().or(self.head.as_ref().map(|(_, frame)| &**frame)).map(datagram_bytes);
         if next.is_none() && self.waiting.is_empty() {
             return own.min();

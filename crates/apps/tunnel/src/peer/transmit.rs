@@ -16,6 +16,8 @@ use crate::transmit::Transmit;
 /// Most of one system call: what UDP can say of its length, and what Linux takes in segments.
 const MOST_TRAIN_BYTES: usize = 60_000;
 const MOST_TRAIN_SEGMENTS: usize = 60;
+/// Urgent packets that wait behind each other are a flood.
+const FLOOD_PACKETS: usize = 16;
 
 impl Peer {
     /// The next datagram, or several of one length, written to the end of `into`. `random` gives tokens.
@@ -160,9 +162,7 @@ impl Peer {
 
     fn next_departure(&mut self, now: Instant) -> Option<Departure> {
         self.drop_too_long();
-        // Urgent packets ask nobody, but for a path that works.
-        if let Some((_, frame)) = self.urgent.front() {
-            let at = schedule::fastest(self.usable_for(datagram_bytes(frame)))?;
+        if let Some(at) = self.path_for_urgent(now) {
             let (flow, frame) = self.urgent.pop_front()?;
             let header = DataHeader { order: Order::Free, flow, sequence: Sequence::default(), time: None };
             return Some(Departure { at, header, frame });
@@ -196,9 +196,30 @@ impl Peer {
             self.head = Some((flow, packet));
             return None;
         };
+        self.is_others_turn = false;
         let sequence = take_number(&mut self.kept, flow);
         let header = DataHeader { order: Order::Kept, flow, sequence, time: None };
         Some(Departure { at, header, frame: packet })
+    }
+
+    /// Urgent packets go before all others. If many of them wait, they are a flood: they are paced as others are, and take turns.
+    fn path_for_urgent(&mut self, now: Instant) -> Option<usize> {
+        let (_, frame) = self.urgent.front()?;
+        let fitting = self.usable_for(datagram_bytes(frame));
+        if !self.is_flooded() {
+            return schedule::for_urgent(now, fitting);
+        }
+        if self.is_others_turn {
+            return None;
+        }
+        let at = schedule::for_waiting(now, fitting, self.waiting_bytes() as u64)?;
+        self.is_others_turn = true;
+        Some(at)
+    }
+
+    /// Many urgent packets wait, and others too.
+    pub(super) fn is_flooded(&self) -> bool {
+        self.urgent.len() > FLOOD_PACKETS && (self.head.is_some() || !self.waiting.is_empty())
     }
 
     /// What waits at the front, and is longer than any path carries by now.
