@@ -253,3 +253,22 @@ fn urgent_packets_are_quick_beside_others() {
     let (half, most) = (delays[delays.len() / 2], delays[delays.len() * 95 / 100]);
     assert!(half <= Duration::from_millis(30) && most <= Duration::from_millis(60), "{half} {most}");
 }
+
+/// What probing and short queues cost is sent again: the stream does not notice.
+#[test]
+fn what_a_path_loses_is_sent_again() {
+    let lossy = PathConfig { loss: 0.01, ..PathConfig::new(20, 10) };
+    let short = PathConfig { queue_bytes: 20_000, ..PathConfig::new(10, 30) };
+    let mut network = Network::new(&[lossy, short]);
+    let count = stream(&mut network, BitRate::from_mbps(24), 1_200, Duration::from_secs(10));
+    network.run_until(Instant::from_secs(14));
+    let status = network.ends[0].peer_status(network.now, network.peers[0]).unwrap();
+    assert!(status.paths.iter().map(|path| path.sent.2).sum::<u64>() > 100, "{:?}", status.paths);
+    // While the paths' capacities are still unknown, the queue grows and is cut.
+    let begin = count / 4;
+    let came: Vec<_> = numbers(&network.delivered[1]).into_iter().filter(|&number| number >= begin).collect();
+    let late = came.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    let lost = 1.0 - came.len() as f64 / f64::from(count - begin);
+    assert!(lost <= 0.001, "{lost} {:?}", status.counts);
+    assert!(late as f64 <= 0.001 * f64::from(count), "{late} {:?}", status.counts);
+}

@@ -65,10 +65,12 @@ struct Epoch {
 }
 
 /// What an acknowledgment or a moment brought.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AckOutcome {
     pub(crate) acked_bytes: u64,
     pub(crate) lost_packets: u64,
+    /// What was in them, to be sent again.
+    pub(crate) lost_contents: Vec<Box<[u8]>>,
     /// The round-trip time that the acknowledgment measured.
     pub(crate) rtt: Option<Duration>,
 }
@@ -257,6 +259,11 @@ impl PathSender {
         self.window_limited = false;
     }
 
+    /// It was full once.
+    pub(crate) fn knows_rate(&self) -> bool {
+        !self.controller.in_slow_start()
+    }
+
     fn queue_shows(&self, now: Instant) -> bool {
         self.standing_queue.shows(now, self.min_rtt.least())
     }
@@ -294,10 +301,11 @@ impl PathSender {
             let delay = Duration::from_micros(ack.delay_micros.into()).min(MOST_ACK_DELAY * 4);
             self.sample_rtt(now, now.since(sent_at), delay);
         }
-        let lost = self.find_lost(now);
+        let mut lost = self.find_lost(now);
         let outcome = AckOutcome {
             acked_bytes: tally.acked_bytes,
             lost_packets: lost.packets,
+            lost_contents: std::mem::take(&mut lost.contents),
             rtt: tally.largest_sent_at.map(|_| self.latest_rtt),
         };
         if self.in_flight_bytes == 0 {
@@ -375,7 +383,7 @@ impl PathSender {
                 break;
             }
             sent.fate = Fate::Settled;
-            sent.contents = None;
+            lost.contents.extend(sent.contents.take());
             self.in_flight_bytes -= u64::from(sent.bytes);
             self.lost += u64::from(sent.bytes);
             self.long_lost = self.long_lost.saturating_add(u32::from(is_long(sent.bytes)));
@@ -646,6 +654,7 @@ struct Newest {
 #[derive(Default)]
 struct Lost {
     packets: u64,
+    contents: Vec<Box<[u8]>>,
     bytes: u64,
     last: u64,
 }

@@ -9,7 +9,7 @@ pub struct PeerCounts {
     pub received: u64,
     /// From an address that the peer may not use.
     pub foreign: u64,
-    /// Sent again as their path had fallen silent.
+    /// Sent again as their path had lost them, or fallen silent.
     pub sent_again: u64,
     /// Dropped as no path takes packets of their length.
     pub too_long: u64,

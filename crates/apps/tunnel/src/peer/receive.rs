@@ -14,6 +14,11 @@ const RECENT: Duration = Duration::from_secs(1);
 /// What timers and scheduling may add to a delay.
 const MARGIN: Duration = Duration::from_millis(1);
 
+/// Three packets more tell of a loss (RFC 9002 §6.1.1), which takes time on slow paths.
+const AGAIN_MARGIN: Duration = Duration::from_millis(10);
+/// A packet that is sent again is not waited for longer.
+const MOST_AGAIN: Duration = Duration::from_millis(300);
+
 /// Whether the peer may send from an address.
 pub(crate) type Source<'a> = dyn Fn(&[u8]) -> Option<usize> + 'a;
 
@@ -68,7 +73,9 @@ impl Peer {
                 self.handle_data(now, path, &header, packet, deliver);
             }
             Frame::Ack(ack) => {
-                link.sender.handle_ack(now, &ack);
+                let outcome = link.sender.handle_ack(now, &ack);
+                self.counts.sent_again += outcome.lost_contents.len() as u64;
+                self.again.extend(outcome.lost_contents);
             }
             Frame::Probe { token, is_backup } => {
                 // Who made the path says what it is for, at both ends.
@@ -128,18 +135,20 @@ impl Peer {
     /// How long a packet that left before one that just came over `path` may still take.
     fn patience(&self, now: Instant, path: PathId) -> Duration {
         let here = self.links[path.index()].as_deref().and_then(|link| link.delay.last_micros());
-        let latest = self
-            .links
-            .iter()
-            .flatten()
-            .filter(|link| link.delay.is_recent(now, RECENT))
-            .filter_map(|link| link.delay.latest_micros())
-            .max();
+        let recent = || self.links.iter().flatten().filter(|link| link.delay.is_recent(now, RECENT));
+        let latest = recent().filter_map(|link| link.delay.latest_micros()).max();
+        // What was lost is missed by what comes behind it, and sent again once that is known.
+        let round_trips = || recent().filter_map(|link| link.sender.min_rtt());
+        let again = match (round_trips().min(), round_trips().max()) {
+            (Some(least), Some(most)) => ((least + most) / 2 + AGAIN_MARGIN).min(MOST_AGAIN),
+            _ => Duration::ZERO,
+        };
+        let margin = MARGIN + again;
         match (here, latest) {
             (Some(here), Some(latest)) => {
-                Duration::from_micros((latest - here).clamp(0, 2_000_000) as u64) + MARGIN
+                Duration::from_micros((latest - here).clamp(0, 2_000_000) as u64) + margin
             }
-            _ => MARGIN,
+            _ => margin,
         }
     }
 

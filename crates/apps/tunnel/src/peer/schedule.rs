@@ -3,10 +3,11 @@
 use polypath_units::{Duration, Instant};
 
 use super::link::Link;
+use crate::queue::Behind;
 
 /// A path with `skew` more delay is worth its capacity only if that is so much, as a part of the better path's, for each time that the
 /// delay is longer.
-const WORTH: f64 = 0.02;
+const WORTH: f64 = 0.004;
 
 /// A path and its number.
 type Numbered<'a> = (usize, &'a Link);
@@ -69,17 +70,23 @@ fn candidates<'a>(
 }
 
 fn is_worth_it(best: &Link, link: &Link) -> bool {
+    // Nobody knows the rate of a path that never had much to carry.
+    if !link.sender.knows_rate() {
+        return true;
+    }
     let (Some(best_rtt), Some(rtt)) = (best.sender.min_rtt(), link.sender.min_rtt()) else { return true };
     let longer = rtt.as_secs_f64() / best_rtt.as_secs_f64().max(0.001);
     let more = link.sender.pacing_rate().as_bps() as f64 / best.sender.pacing_rate().as_bps().max(1) as f64;
     more >= WORTH * (longer - 1.0)
 }
 
-/// The difference of delay between the usable paths: so long packets may wait for the fastest.
-pub(super) fn skew<'a>(links: impl Iterator<Item = &'a Link> + Clone) -> Duration {
-    let delays = links.map(one_way);
-    match (delays.clone().min(), delays.max()) {
-        (Some(least), Some(most)) => most - least,
-        _ => Duration::ZERO,
-    }
+/// What is behind the queue: the paths that are worth it.
+pub(super) fn behind<'a>(links: impl Iterator<Item = Numbered<'a>> + Clone) -> Behind {
+    let Some((_, best)) = links.clone().min_by_key(|(_, link)| one_way(link)) else {
+        return Behind::default();
+    };
+    let least = one_way(best);
+    let most = links.filter(|(_, link)| is_worth_it(best, link)).map(|(_, link)| one_way(link)).max();
+    let most = most.unwrap_or(least);
+    Behind { skew: most - least, rtt: most * 2 }
 }

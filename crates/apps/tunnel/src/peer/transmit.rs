@@ -185,8 +185,8 @@ impl Peer {
             }
             None => {
                 schedule::for_waiting(now, self.usable(), waiting_bytes)?;
-                let extra = schedule::skew(self.usable().map(|(_, link)| link));
-                let (flow, queued) = self.waiting.pop(now, extra)?;
+                let behind = schedule::behind(self.usable());
+                let (flow, queued) = self.waiting.pop(now, behind)?;
                 (flow, queued.packet)
             }
         };

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use polypath_units::{Duration, Instant};
+use polypath_units::Instant;
 
-use super::codel::Codel;
+use super::codel::{Behind, Codel};
 
 /// What a flow may send in its turn, in bytes.
 const QUANTUM: i64 = 1_514;
@@ -84,8 +84,8 @@ impl FairQueue {
         }
     }
 
-    /// The next packet, and its flow. `extra` is what one packet takes on the path.
-    pub(crate) fn pop(&mut self, now: Instant, extra: Duration) -> Option<(u8, Queued)> {
+    /// The next packet, and its flow.
+    pub(crate) fn pop(&mut self, now: Instant, behind: Behind) -> Option<(u8, Queued)> {
         loop {
             let is_new = !self.new.is_empty();
             let number = *self.new.front().or_else(|| self.old.front())?;
@@ -106,7 +106,7 @@ impl FairQueue {
             self.bytes -= queued.packet.len();
             self.packets -= 1;
             let sojourn = now.since(queued.queued_at);
-            if flow.codel.drops(now, sojourn, flow.packets.is_empty(), extra) {
+            if flow.codel.drops(now, sojourn, flow.packets.is_empty(), behind) {
                 self.dropped += 1;
                 continue;
             }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn order(queue: &mut FairQueue) -> Vec<u8> {
-        std::iter::from_fn(|| queue.pop(Instant::ZERO, Duration::ZERO)).map(|(flow, _)| flow).collect()
+        std::iter::from_fn(|| queue.pop(Instant::ZERO, Behind::default())).map(|(flow, _)| flow).collect()
     }
 
     #[test]
@@ -159,10 +159,10 @@ mod tests {
         let mut queue = FairQueue::new();
         push(&mut queue, 1, 20);
         for _ in 0..5 {
-            queue.pop(Instant::ZERO, Duration::ZERO);
+            queue.pop(Instant::ZERO, Behind::default());
         }
         push(&mut queue, 2, 1);
-        assert_eq!(queue.pop(Instant::ZERO, Duration::ZERO).unwrap().0, 2);
+        assert_eq!(queue.pop(Instant::ZERO, Behind::default()).unwrap().0, 2);
         assert_eq!(order(&mut queue), [1; 15]);
         assert!(queue.is_empty() && queue.bytes() == 0);
     }

@@ -3,4 +3,5 @@
 mod codel;
 mod fair_queue;
 
+pub(crate) use codel::Behind;
 pub(crate) use fair_queue::FairQueue;
