@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use polypath_config::Policies;
-use polypath_lab::analysis::{Analysis, Finding, Row, WorstSet};
+use polypath_lab::analysis::{Analysis, Effect, Finding, Row, WorstSet};
 use polypath_lab::experiment::Origin;
 use polypath_lab::report;
 use polypath_lab::result::{Manifest, Results};
@@ -34,6 +34,8 @@ struct Json<'a> {
     manifest: &'a Manifest,
     findings: Vec<Finding<'a>>,
     rows: Vec<FullRow<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    effects: Vec<Effect>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     worst: Vec<WorstSet>,
 }
@@ -83,8 +85,9 @@ pub(super) fn show(
     let worst_run = worst.first().map(|set| set.run.clone());
     if json {
         let rows = FullRow::all(&results, analysis.rows());
-        let findings = analysis.findings();
-        return print_json(&Json { folder: dir, manifest: &results.manifest, findings, rows, worst });
+        let (findings, effects) = (analysis.findings(), analysis.effects());
+        let manifest = &results.manifest;
+        return print_json(&Json { folder: dir, manifest, findings, rows, effects, worst });
     }
     print_line(&text(&results, &analysis))?;
     if !worst.is_empty() {
@@ -128,11 +131,26 @@ fn text(results: &Results, analysis: &Analysis<'_>) -> String {
             text.push('\n');
         }
     }
+    add_effects(&mut text, &analysis.effects());
     let (published, expected): (Vec<_>, Vec<_>) =
         analysis.findings().into_iter().partition(|finding| finding.claim.is_published());
     add_findings(&mut text, "Published and measured", &published);
     add_findings(&mut text, "Expected here", &expected);
     text.trim_end().to_string()
+}
+
+/// What the sets at each level of a parameter have on average, by the first metric.
+fn add_effects(text: &mut String, effects: &[Effect]) {
+    for of_parameter in effects.chunk_by(|one, other| one.parameter == other.parameter) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "\nMean by {}", of_parameter[0].parameter);
+        for Effect { variant, point, level, sets, mean, error, .. } in of_parameter {
+            let separator = if point.is_empty() { "" } else { ", " };
+            let (mean, error) = (report::number(*mean), report::number(*error));
+            let _ =
+                writeln!(text, "  {level:<24}{mean:>8} ± {error}, {sets} sets, {variant}{separator}{point}");
+        }
+    }
 }
 
 fn add_findings(text: &mut String, title: &str, findings: &[Finding<'_>]) {
