@@ -1,12 +1,15 @@
 //! What a packet costs from the inside of one end to the inside of the other, without any system call: numbering, encryption, queues,
 //! congestion control, acknowledgments, order.
 
+use std::collections::VecDeque;
 use std::hint::black_box;
 use std::net::SocketAddr;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use polypath_tunnel::key::PrivateKey;
-use polypath_tunnel::{Engine, EngineConfig, LocalId, PACKET_ROOM_BYTES, PathSettings, PeerConfig, Random};
+use polypath_tunnel::{
+    Engine, EngineConfig, LocalId, PACKET_ROOM_BYTES, PathSettings, PeerConfig, Random, Transmit,
+};
 use polypath_units::{Duration, Instant};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -39,19 +42,26 @@ fn engine(own: u8, other: u8, paths: usize, has_fast_aes: bool) -> Engine {
     engine
 }
 
-/// Two ends; what one sends is with the other at once, and what that answers a step later.
+/// Two ends; what one sends is with the other a step later.
 struct Pair {
     now: Instant,
     ends: [Engine; 2],
-    buffer: Vec<u8>,
+    /// To each end, with the buffers that are free.
+    on_the_way: [VecDeque<(Transmit, Vec<u8>)>; 2],
+    free: Vec<Vec<u8>>,
     delivered: u64,
 }
 
 impl Pair {
     fn new(paths: usize, has_fast_aes: bool) -> Self {
         let ends = [engine(1, 2, paths, has_fast_aes), engine(2, 1, 0, has_fast_aes)];
-        let mut pair =
-            Self { now: Instant::from_secs(1), ends, buffer: Vec::with_capacity(1 << 16), delivered: 0 };
+        let mut pair = Self {
+            now: Instant::from_secs(1),
+            ends,
+            on_the_way: [VecDeque::new(), VecDeque::new()],
+            free: Vec::new(),
+            delivered: 0,
+        };
         for _ in 0..20_000 {
             pair.step(0);
         }
@@ -60,7 +70,7 @@ impl Pair {
 
     fn step(&mut self, packets: usize) {
         self.now += STEP;
-        self.carry(1);
+        (0..2).for_each(|end| self.receive(end));
         for _ in 0..packets {
             let mut frame = vec![0; PACKET_ROOM_BYTES + PACKET_BYTES];
             let packet = &mut frame[PACKET_ROOM_BYTES..];
@@ -71,7 +81,7 @@ impl Pair {
             packet[16..20].copy_from_slice(&[10, 0, 0, 2]);
             self.ends[0].handle_packet(self.now, frame.into());
         }
-        self.carry(0);
+        (0..2).for_each(|end| self.send(end));
         for end in &mut self.ends {
             if end.poll_timeout().is_some_and(|at| at <= self.now) {
                 end.handle_timeout(self.now, &mut |_| ());
@@ -79,25 +89,31 @@ impl Pair {
         }
     }
 
-    fn carry(&mut self, from: usize) {
+    fn send(&mut self, from: usize) {
         loop {
-            self.buffer.clear();
-            let Some(transmit) = self.ends[from].poll_transmit(self.now, &mut self.buffer) else { return };
+            let mut buffer = self.free.pop().unwrap_or_else(|| Vec::with_capacity(1 << 16));
+            buffer.clear();
+            let Some(transmit) = self.ends[from].poll_transmit(self.now, &mut buffer) else {
+                self.free.push(buffer);
+                return;
+            };
+            self.on_the_way[1 - from].push_back((transmit, buffer));
+        }
+    }
+
+    fn receive(&mut self, to: usize) {
+        while let Some((transmit, mut buffer)) = self.on_the_way[to].pop_front() {
             let size = transmit.segment_bytes.unwrap_or(transmit.len_bytes);
-            let remote = address(from, usize::from(transmit.local.0));
-            for datagram in self.buffer.chunks_mut(size) {
+            let remote = address(1 - to, usize::from(transmit.local.0));
+            for datagram in buffer.chunks_mut(size) {
                 let delivered = &mut self.delivered;
-                self.ends[1 - from].handle_datagram(
-                    self.now,
-                    transmit.local,
-                    remote,
-                    datagram,
-                    &mut |packet| {
-                        *delivered += 1;
-                        black_box(packet);
-                    },
-                );
+                let mut deliver = |packet: &[u8]| {
+                    *delivered += 1;
+                    black_box(packet);
+                };
+                self.ends[to].handle_datagram(self.now, transmit.local, remote, datagram, &mut deliver);
             }
+            self.free.push(buffer);
         }
     }
 }

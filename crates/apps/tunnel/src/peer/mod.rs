@@ -4,6 +4,7 @@ mod again;
 mod counts;
 mod departure;
 mod link;
+mod path_bits;
 mod receive;
 mod schedule;
 mod sessions;

@@ -10,6 +10,7 @@ use super::again::Again;
 use super::counts::PeerCounts;
 use super::departure::Departure;
 use super::link::{Link, PathEnds};
+use super::path_bits::PathBits;
 use super::schedule;
 use super::sessions::Sessions;
 
@@ -208,10 +209,18 @@ impl Peer {
 
     /// Paths that may carry data. A backup only if no better one is there.
     pub(super) fn usable(&self) -> impl Iterator<Item = (usize, &Link)> + Clone {
-        let of_links = || self.links.iter().enumerate().filter_map(|(at, link)| Some((at, link.as_deref()?)));
-        let best =
-            of_links().filter(|(_, link)| link.is_usable()).map(|(_, link)| link.settings.backup).min();
-        of_links().filter(move |(_, link)| link.is_usable() && Some(link.settings.backup) == best)
+        let (mut best, mut bits) = (None, PathBits::default());
+        for (at, link) in self.links.iter().enumerate() {
+            let Some(link) = link.as_deref().filter(|link| link.is_usable()) else { continue };
+            let rank = link.settings.backup;
+            if best.is_none_or(|best| rank < best) {
+                (best, bits) = (Some(rank), PathBits::default());
+            }
+            if best == Some(rank) {
+                bits = bits.with(at);
+            }
+        }
+        bits.filter_map(|at| Some((at, self.links[at].as_deref()?)))
     }
 
     /// Those of them that carry a datagram of this length.

@@ -177,22 +177,28 @@ impl Peer {
             return self.depart_again(at, frame);
         }
         let waiting_bytes = self.waiting_bytes() as u64;
-        let (flow, packet) = match self.head.take() {
-            Some(head) => head,
+        let ((flow, packet), free) = match self.head.take() {
+            Some(head) => (head, None),
             None if self.waiting.is_empty() => {
                 self.note_idle(now);
                 return None;
             }
             None => {
-                schedule::for_waiting(now, self.usable(), waiting_bytes)?;
-                let behind = schedule::behind(self.usable());
+                let usable = self.usable();
+                let free = schedule::for_waiting(now, usable.clone(), waiting_bytes)?;
+                let behind = schedule::behind(usable);
                 let (flow, queued) = self.waiting.pop(now, behind)?;
-                (flow, queued.packet)
+                ((flow, queued.packet), Some(free))
             }
         };
         // The path that was free may be too narrow for what came.
-        let fitting = self.usable_for(datagram_bytes(&packet));
-        let Some(at) = schedule::for_waiting(now, fitting, waiting_bytes) else {
+        let len_bytes = datagram_bytes(&packet);
+        let carries =
+            |at: &usize| self.links[*at].as_deref().is_some_and(|link| link.limit_bytes() >= len_bytes);
+        let at = free
+            .filter(carries)
+            .or_else(|| schedule::for_waiting(now, self.usable_for(len_bytes), waiting_bytes));
+        let Some(at) = at else {
             self.head = Some((flow, packet));
             return None;
         };
