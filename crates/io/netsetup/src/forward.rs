@@ -6,7 +6,7 @@ use std::io;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::nft::{list, run, table_name};
+use super::nft::{list, run};
 
 /// A chain that decides whether a packet is forwarded.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -31,9 +31,9 @@ impl ForwardChain {
         self.kind == "filter" && self.hook == "forward" && sees_ip && !is_ours
     }
 
-    fn accept(&self, tun: &str, direction: &str, slot: u8) -> Value {
+    fn accept(&self, tun: &str, direction: &str, comment: &str) -> Value {
         json!({"insert": {"rule": {
-            "family": self.family, "table": self.table, "chain": self.name, "comment": table_name(slot),
+            "family": self.family, "table": self.table, "chain": self.name, "comment": comment,
             "expr": [
                 {"match": {"op": "==", "left": {"meta": {"key": direction}}, "right": tun}},
                 {"accept": null},
@@ -41,10 +41,10 @@ impl ForwardChain {
         }}})
     }
 
-    /// The handles of an instance's rules in it.
-    fn rules_of(&self, slot: u8) -> io::Result<Vec<u64>> {
+    /// The handles of the rules in it that have a comment.
+    fn rules_of(&self, comment: &str) -> io::Result<Vec<u64>> {
         let rules = list(&["list", "chain", &self.family, &self.table, &self.name], "rule")?;
-        let ours = rules.into_iter().filter(|rule| rule["comment"] == json!(table_name(slot)));
+        let ours = rules.into_iter().filter(|rule| rule["comment"] == json!(comment));
         Ok(ours.filter_map(|rule| rule["handle"].as_u64()).collect())
     }
 }
@@ -56,37 +56,36 @@ fn chains() -> io::Result<Vec<ForwardChain>> {
     Ok(chains.filter(ForwardChain::decides).collect())
 }
 
-/// Lets an instance's device through, where it isn't yet.
-pub(super) fn allow(tun: &str, slot: u8) -> io::Result<()> {
+/// Lets a device through, where it isn't yet, by rules with this comment.
+pub(super) fn allow(tun: &str, comment: &str) -> io::Result<()> {
     let mut commands = Vec::new();
     for chain in chains()? {
-        if chain.rules_of(slot)?.is_empty() {
-            commands.extend(["iifname", "oifname"].map(|direction| chain.accept(tun, direction, slot)));
+        if chain.rules_of(comment)?.is_empty() {
+            commands.extend(["iifname", "oifname"].map(|direction| chain.accept(tun, direction, comment)));
         }
     }
     if commands.is_empty() { Ok(()) } else { run(&json!({"nftables": commands})) }
 }
 
 /// The same, as a person would type it.
-pub(super) fn text(tun: &str, slot: u8) -> io::Result<String> {
+pub(super) fn text(tun: &str, comment: &str) -> io::Result<String> {
     let mut text = String::new();
     for ForwardChain { family, table, name, .. } in chains()? {
         for direction in ["iifname", "oifname"] {
             text += &format!(
-                "\nnft insert rule {family} {table} {name} {direction} {tun} accept comment {}",
-                table_name(slot)
+                "\nnft insert rule {family} {table} {name} {direction} {tun} accept comment {comment}",
             );
         }
     }
     Ok(text)
 }
 
-/// Takes an instance's rules out again.
-pub(super) fn remove(slot: u8) -> io::Result<()> {
+/// Takes the rules with this comment out again.
+pub(super) fn remove(comment: &str) -> io::Result<()> {
     let mut commands = Vec::new();
     for chain in chains()? {
         let (family, table, name) = (&chain.family, &chain.table, &chain.name);
-        commands.extend(chain.rules_of(slot)?.into_iter().map(|handle| {
+        commands.extend(chain.rules_of(comment)?.into_iter().map(|handle| {
             json!({"delete": {"rule": {"family": family, "table": table, "chain": name, "handle": handle}}})
         }));
     }

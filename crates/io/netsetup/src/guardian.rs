@@ -24,6 +24,7 @@ use rustix::process::{
 };
 
 use super::farewell::take_leave;
+use super::gateway;
 use super::options::{DetachedGuardian, GuardianCommand};
 use super::places::SLOTS;
 use super::record;
@@ -200,7 +201,15 @@ fn ignore_signals() {
 /// The processes that died and of which something is left in this user's records.
 pub fn left_by() -> io::Result<Vec<u32>> {
     // Where there is no directory, there are no records.
-    polypath_system::runtime_directory().map_or_else(|_| Ok(Vec::new()), |own| record::left(&own))
+    polypath_system::runtime_directory().map_or_else(|_| Ok(Vec::new()), |own| left(&own))
+}
+
+fn left(directory: &Path) -> io::Result<Vec<u32>> {
+    Ok([record::left(directory)?, gateway::left(directory, record::read)?].concat())
+}
+
+fn left_of_others(directory: &Path) -> io::Result<Vec<u32>> {
+    Ok([record::left_of_others(directory)?, gateway::left(directory, record::read_of_others)?].concat())
 }
 
 /// Takes down what processes that died have left in the calling thread's network, where this user's records say so, and the
@@ -240,9 +249,9 @@ pub(super) fn left_in(own: &Path, directories: &[PathBuf]) -> io::Result<Vec<Lef
         let is_others = directory != own;
         let pids = if is_others {
             // What others have written there keeps nobody from their own.
-            record::left_of_others(directory).unwrap_or_default()
+            left_of_others(directory).unwrap_or_default()
         } else {
-            record::left(directory)?
+            left(directory)?
         };
         if !pids.is_empty() {
             found.push(LeftBehind { directory: directory.clone(), is_others, pids });
@@ -261,5 +270,6 @@ pub(super) fn clear_in(directory: &Path) -> io::Result<()> {
     for slot in 0..SLOTS {
         result = result.and(record::clear(directory, slot, &netlink));
     }
+    result = result.and(gateway::clear(directory));
     result.and(polypath_control::clear(directory))
 }

@@ -8,6 +8,7 @@ pub mod doctor;
 mod error;
 mod farewell;
 mod forward;
+mod gateway;
 mod guardian;
 mod kernel_paths;
 mod limits;
@@ -18,6 +19,7 @@ mod places;
 mod plan;
 mod record;
 mod rule;
+mod table;
 #[cfg(test)]
 mod tests;
 pub mod uplinks;
@@ -33,6 +35,7 @@ pub(crate) use action::Action;
 use action::is_router;
 use away::Away;
 pub use error::SetupError;
+pub use gateway::{Gateway, GatewayOptions};
 use guardian::Guardian;
 pub(crate) use guardian::{LeftBehind, left_behind};
 pub use guardian::{clear, guard, guard_detached, left_by};
@@ -100,7 +103,7 @@ impl NetworkSetup {
             let (paths, exposed) = (&*plan.paths, &*options.exposed_ports);
             let others = &*plan.other_addresses;
             let translation = Translation { slot, tun, paths, away: &[], others, exposed, held: &[], limits };
-            let through_firewalls = forward::text(tun, slot)?;
+            let through_firewalls = forward::text(tun, &nft::table_name(slot))?;
             lines.push(format!("nft -f - <<END\n{}\nEND{through_firewalls}", translation.text()));
             Ok(lines.join("\n"))
         })?

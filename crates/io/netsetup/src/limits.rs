@@ -3,6 +3,7 @@
 use polypath_system::sysctl::{FORWARD_V6, forwarding_link};
 
 use super::action::Action;
+use super::rule::{Match, Rule, Then};
 
 /// Interfaces by which the system forwards because of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,5 +27,24 @@ impl Limits {
         };
         let is_all_v6 = variables().any(|name| name == FORWARD_V6);
         Self { v4: links(true), v6: links(false), is_all_v6 }
+    }
+
+    /// The rules of a chain behind all that decide about our own devices.
+    pub(super) fn rules(&self, chain: &'static str) -> Vec<Rule<'_>> {
+        if *self == Self::default() {
+            return Vec::new();
+        }
+        let rule = |matches, then| Rule { chain, matches, then };
+        // What others have begun behind interfaces of their own, such as bridges of containers, gets its answers, and what they
+        // translate comes to them.
+        let mut rules =
+            vec![rule(vec![Match::Answering], Then::Accept), rule(vec![Match::Translated], Then::Accept)];
+        let Self { v4, v6, is_all_v6 } = self;
+        for (links, is_v4) in [(v4, true), (v6, false)] {
+            let by = |link| rule(vec![Match::In(link), Match::OfV4(is_v4)], Then::Drop);
+            rules.extend(links.iter().map(|link| by(link)));
+        }
+        rules.extend(is_all_v6.then(|| rule(vec![Match::OfV4(false)], Then::Drop)));
+        rules
     }
 }

@@ -1,22 +1,18 @@
-//! Address translation, in one nftables table per instance, which is replaced as a whole: a change is seen whole or not at
-//! all, and removing it leaves nothing behind.
+//! Address translation, in one nftables table per instance.
 
-use std::fmt::Write;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use polypath_system::network_contains;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::forward;
 use super::limits::Limits;
-use super::nft::{list, run, table_name};
-use super::places::mark;
+use super::nft::{list, table_name};
+use super::places::{DEVICES, mark};
 use super::plan::PathPlan;
 use super::rule::{Match, Rule, Then, family};
-
-/// The devices of all instances.
-const DEVICES: &str = "polypath*";
+use super::table::{self, Chain, Table};
 
 /// What an instance translates.
 #[derive(Debug, Clone, Copy)]
@@ -37,14 +33,6 @@ pub(super) struct Translation<'a> {
     pub(super) limits: &'a Limits,
 }
 
-/// A chain of an instance's table.
-struct Chain {
-    name: &'static str,
-    kind: &'static str,
-    hook: &'static str,
-    priority: i32,
-}
-
 const CHAINS: [Chain; 5] = [
     Chain { name: "postrouting", kind: "nat", hook: "postrouting", priority: 100 },
     Chain { name: "prerouting", kind: "nat", hook: "prerouting", priority: -100 },
@@ -56,43 +44,17 @@ const CHAINS: [Chain; 5] = [
 impl Translation<'_> {
     /// Puts the table in place, instead of the one that was there.
     pub(super) fn apply(&self) -> io::Result<()> {
-        run(&self.ruleset())?;
-        forward::allow(self.tun, self.slot)
+        self.table().apply()?;
+        forward::allow(self.tun, &table_name(self.slot))
     }
 
     /// The same as a person would write it for `nft -f -`.
     pub(super) fn text(&self) -> String {
-        let mut text = format!("table inet {} {{\n", table_name(self.slot));
-        let rules = self.rules();
-        for Chain { name, kind, hook, priority } in CHAINS {
-            let _ = writeln!(text, "  chain {name} {{ type {kind} hook {hook} priority {priority};");
-            for rule in rules.iter().filter(|rule| rule.chain == name) {
-                let _ = writeln!(text, "    {rule}");
-            }
-            text += "  }\n";
-        }
-        text + "}"
+        self.table().text()
     }
 
-    fn ruleset(&self) -> Value {
-        let table = table_name(self.slot);
-        let mut commands = vec![
-            json!({"add": {"table": {"family": "inet", "name": table}}}),
-            json!({"delete": {"table": {"family": "inet", "name": table}}}),
-            json!({"add": {"table": {"family": "inet", "name": table}}}),
-        ];
-        commands.extend(CHAINS.iter().map(|Chain { name, kind, hook, priority }| {
-            json!({"add": {"chain": {
-                "family": "inet", "table": table, "name": name,
-                "type": kind, "hook": hook, "prio": priority, "policy": "accept",
-            }}})
-        }));
-        commands.extend(self.rules().iter().map(|rule| {
-            json!({"add": {"rule": {
-                "family": "inet", "table": table, "chain": rule.chain, "expr": rule.expr(),
-            }}})
-        }));
-        json!({"nftables": commands})
+    fn table(&self) -> Table<'_> {
+        Table { name: table_name(self.slot), chains: &CHAINS, rules: self.rules() }
     }
 
     fn rules(&self) -> Vec<Rule<'_>> {
@@ -211,19 +173,7 @@ impl Translation<'_> {
             rules.push(rule(vec![Match::In(device)], Then::Accept));
             rules.push(rule(vec![Match::Out(device)], Then::Accept));
         }
-        if *self.limits == Limits::default() {
-            return rules;
-        }
-        // What others have begun behind interfaces of their own, such as bridges of containers, gets its answers, and what they
-        // translate comes to them.
-        rules.push(rule(vec![Match::Answering], Then::Accept));
-        rules.push(rule(vec![Match::Translated], Then::Accept));
-        let Limits { v4, v6, is_all_v6 } = self.limits;
-        for (links, is_v4) in [(v4, true), (v6, false)] {
-            let by = |link| rule(vec![Match::In(link), Match::OfV4(is_v4)], Then::Drop);
-            rules.extend(links.iter().map(|link| by(link)));
-        }
-        rules.extend(is_all_v6.then(|| rule(vec![Match::OfV4(false)], Then::Drop)));
+        rules.extend(self.limits.rules("forward"));
         rules
     }
 }
@@ -236,7 +186,5 @@ pub(super) fn is_there(slot: u8) -> io::Result<bool> {
 
 /// Removes what an instance has in the firewall, if it is there.
 pub(super) fn remove(slot: u8) -> io::Result<()> {
-    let table = json!({"family": "inet", "name": table_name(slot)});
-    let removed = run(&json!({"nftables": [{"add": {"table": table}}, {"delete": {"table": table}}]}));
-    removed.and(forward::remove(slot))
+    table::remove(&table_name(slot))
 }

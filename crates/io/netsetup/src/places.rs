@@ -4,6 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use polypath_system::SystemState;
 
+/// The devices of all instances.
+pub(super) const DEVICES: &str = "polypath*";
+
 /// Instances that one system can have.
 pub(super) const SLOTS: u8 = 64;
 

@@ -319,9 +319,17 @@ fn has_force_forwarding(state: &SystemState) -> bool {
     names.any(|name| forwarding_link(name).is_some_and(|(_, is_v4)| !is_v4))
 }
 
-/// Forwarding of what comes by the paths, where it is off: others decide about other interfaces. Where only the whole system
-/// can forward IPv6, the kernel then listens to router advertisements only if told so.
+/// Forwarding of what comes by the paths.
 fn base_actions(state: &SystemState, paths: &[PathPlan]) -> Vec<Action> {
+    let links = |is_used: fn(&PathPlan) -> bool| -> Vec<&str> {
+        paths.iter().filter(|path| is_used(path)).map(|path| path.link.as_str()).collect()
+    };
+    forwarding_actions(state, &links(|path| path.stack_v4.is_some()), &links(|path| path.stack_v6.is_some()))
+}
+
+/// Forwarding of what comes by these interfaces, where it is off: others decide about other interfaces. Where only the whole system
+/// can forward IPv6, the kernel then listens to router advertisements only if told so.
+pub(super) fn forwarding_actions(state: &SystemState, links_v4: &[&str], links_v6: &[&str]) -> Vec<Action> {
     let mut actions = Vec::new();
     let mut set = |name: &str, value: &str| {
         if let Some(before) = state.variables.get(name)
@@ -331,14 +339,14 @@ fn base_actions(state: &SystemState, paths: &[PathPlan]) -> Vec<Action> {
             actions.push(Action::SetVariable { name, value, before: before.clone() });
         }
     };
-    for path in paths.iter().filter(|path| path.stack_v4.is_some()) {
-        set(&forwarding(&path.link, true), "1");
+    for link in links_v4 {
+        set(&forwarding(link, true), "1");
     }
     let is_on = state.variables.get(FORWARD_V6).is_some_and(|value| value == "1");
-    for path in paths.iter().filter(|path| path.stack_v6.is_some() && !is_on) {
-        set(&forwarding(&path.link, false), "1");
+    for link in links_v6.iter().filter(|_| !is_on) {
+        set(&forwarding(link, false), "1");
     }
-    if paths.iter().any(|path| path.stack_v6.is_some()) && !has_force_forwarding(state) {
+    if !links_v6.is_empty() && !has_force_forwarding(state) {
         // On every interface, those that come later too: the kernel forgets the default routes of the others at once.
         for (variable, _) in
             state.variables.iter().filter(|(name, value)| is_accept_ra(name) && *value == "1")

@@ -245,6 +245,7 @@ fn place(directory: &Path, slot: u8) -> io::Result<PathBuf> {
 pub(super) fn has_some(directory: &Path) -> io::Result<bool> {
     let namespace = namespace()?;
     let (setup, variables) = (format!("setup-{namespace}-"), format!("variables-{namespace}."));
+    let gateway = format!("gateway-{namespace}-");
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         entries => entries.map_err(|error| at(directory, error))?,
@@ -252,7 +253,7 @@ pub(super) fn has_some(directory: &Path) -> io::Result<bool> {
     Ok(entries.flatten().any(|entry| {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        name.starts_with(&setup) || name.starts_with(&variables)
+        [&setup, &variables, &gateway].iter().any(|prefix| name.starts_with(prefix.as_str()))
     }))
 }
 
@@ -264,6 +265,12 @@ pub(super) fn left(directory: &Path) -> io::Result<Vec<u32>> {
 /// The same of another user's directory, who has written the records.
 pub(super) fn left_of_others(directory: &Path) -> io::Result<Vec<u32>> {
     left_of(directory, fs::metadata(directory).map_err(|error| at(directory, error))?.uid())
+}
+
+/// The text of a record in another user's directory, if nobody but that user can have written it.
+pub(super) fn read_of_others(path: &Path) -> io::Result<Option<String>> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    read_of(path, fs::metadata(directory).map_err(|error| at(directory, error))?.uid())
 }
 
 fn left_of(directory: &Path, owner: u32) -> io::Result<Vec<u32>> {

@@ -32,6 +32,8 @@ pub(super) enum Match<'a> {
     Marked(u32),
     /// It is IPv4, or else IPv6.
     OfV4(bool),
+    /// It begins a TCP connection, at either end.
+    Syn,
 }
 
 /// What happens to it.
@@ -42,6 +44,10 @@ pub(super) enum Then {
     /// It gets another source. A masquerade would do the same until the interface goes down: then the kernel forgets the
     /// connection, and answers with a reset what comes for it when the interface is back.
     From(IpAddr),
+    /// It gets the address of the interface by which it leaves as source.
+    Masquerade,
+    /// The longest TCP segment that it asks for becomes so long, if it was longer.
+    MostSegment(u16),
     /// It gets another destination.
     Redirect(SocketAddr),
     /// Its connection gets a mark.
@@ -101,6 +107,7 @@ impl Match<'_> {
             Self::Original => matches("==", ct("direction"), json!("original")),
             Self::Translated => matches("in", ct("status"), json!("dnat")),
             Self::Marked(mark) => matches("==", ct("mark"), json!(mark)),
+            Self::Syn => matches("in", payload("tcp", "flags"), json!("syn")),
             Self::OfV4(is_v4) => matches("==", meta("nfproto"), json!(if *is_v4 { "ipv4" } else { "ipv6" })),
         }
     }
@@ -112,6 +119,11 @@ impl Then {
         match self {
             Self::Accept => json!({"accept": null}),
             Self::Drop => json!({"drop": null}),
+            Self::Masquerade => json!({"masquerade": null}),
+            Self::MostSegment(bytes) => {
+                let key = json!({"tcp option": {"name": "maxseg", "field": "size"}});
+                set(key, bytes.into())
+            }
             Self::From(addr) => json!({"snat": {"family": family(addr), "addr": addr}}),
             Self::Redirect(to) => {
                 json!({"dnat": {"family": family(to.ip()), "addr": to.ip(), "port": to.port()}})
@@ -139,6 +151,7 @@ impl fmt::Display for Match<'_> {
             Self::Original => f.write_str("ct direction original"),
             Self::Translated => f.write_str("ct status dnat"),
             Self::Marked(mark) => write!(f, "ct mark {mark:#x}"),
+            Self::Syn => f.write_str("tcp flags syn"),
             Self::OfV4(is_v4) => write!(f, "meta nfproto {}", if *is_v4 { "ipv4" } else { "ipv6" }),
         }
     }
@@ -149,6 +162,8 @@ impl fmt::Display for Then {
         match self {
             Self::Accept => f.write_str("accept"),
             Self::Drop => f.write_str("drop"),
+            Self::Masquerade => f.write_str("masquerade"),
+            Self::MostSegment(bytes) => write!(f, "tcp option maxseg size set {bytes}"),
             Self::From(addr) => write!(f, "snat {} to {addr}", family(*addr)),
             Self::Redirect(to) => write!(f, "dnat {} to {to}", family(to.ip())),
             Self::MarkConnection(mark) => write!(f, "ct mark set {mark:#x}"),

@@ -9,6 +9,7 @@ use polypath_testbed::{Testbed, is_root_or_skip};
 use super::*;
 
 mod bridges;
+mod gateway;
 mod outages;
 mod planning;
 mod records;
