@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::command::{self, Handle};
 use super::device::Device;
+use super::losses::{self, Losses};
 use super::sockets::{SocketId, Sockets};
 
 use crate::engine::{Engine, Random};
@@ -104,6 +105,19 @@ impl Driver {
     #[must_use]
     pub fn local_id(&mut self, socket: SocketId) -> LocalId {
         self.sockets.local_id(socket, None)
+    }
+
+    /// What was lost between the engine and the network.
+    #[must_use]
+    pub fn losses(&self) -> Losses {
+        let (unwritten_packets, malformed_frames) = self.device.losses();
+        Losses {
+            unsent_datagrams: self.sockets.unsent(),
+            overflowed_datagrams: losses::overflowed_datagrams(self.sockets.descriptors()),
+            unwritten_packets,
+            overflowed_packets: losses::overflowed_packets(self.device.name()),
+            malformed_frames,
+        }
     }
 
     /// The port of a socket.

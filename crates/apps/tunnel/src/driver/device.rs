@@ -22,6 +22,9 @@ pub(super) struct Device {
     /// Packets for the device, behind each other.
     pending: Vec<u8>,
     ranges: Vec<Range<usize>>,
+    /// Packets that the kernel did not take.
+    unwritten: u64,
+    malformed_frames: u64,
 }
 
 impl Device {
@@ -33,6 +36,8 @@ impl Device {
             coalescer: Coalescer::new(joins_udp),
             pending: Vec::with_capacity(MOST_PENDING_BYTES),
             ranges: Vec::new(),
+            unwritten: 0,
+            malformed_frames: 0,
         }
     }
 
@@ -46,7 +51,10 @@ impl Device {
             }
         };
         // A frame that makes no sense is dropped, as a network drops packets.
-        let Ok(mut segments) = Segmenter::new(&self.frame[..length]) else { return Ok(true) };
+        let Ok(mut segments) = Segmenter::new(&self.frame[..length]) else {
+            self.malformed_frames += 1;
+            return Ok(true);
+        };
         while let Some(len_bytes) = segments.next_len_bytes() {
             let mut packet = vec![0; PACKET_ROOM_BYTES + len_bytes];
             if segments.write_next(&mut packet[PACKET_ROOM_BYTES..]).is_none() {
@@ -69,14 +77,18 @@ impl Device {
         if self.ranges.is_empty() {
             return Ok(());
         }
-        let (tun, pending) = (&self.tun, &self.pending);
+        let (tun, pending, unwritten) = (&self.tun, &self.pending, &mut self.unwritten);
         let packets: Vec<&[u8]> = self.ranges.iter().map(|range| &pending[range.clone()]).collect();
         let mut failed = None;
         self.coalescer.coalesce(&packets, |parts: &[IoSlice<'_>]| match rustix::io::writev(tun, parts) {
             Ok(_) => {}
             // Full, or down, or no packet that the kernel takes: lost, as anywhere on its way.
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::IO | rustix::io::Errno::INVAL) => {}
-            Err(rustix::io::Errno::NOBUFS | rustix::io::Errno::NOMEM | rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::IO | rustix::io::Errno::INVAL) => {
+                *unwritten += 1
+            }
+            Err(rustix::io::Errno::NOBUFS | rustix::io::Errno::NOMEM | rustix::io::Errno::INTR) => {
+                *unwritten += 1;
+            }
             Err(error) => failed = Some(error),
         });
         self.pending.clear();
@@ -84,6 +96,17 @@ impl Device {
         failed.map_or(Ok(()), |error| {
             Err(polypath_system::in_context("can't write to the TUN device", error.into()))
         })
+    }
+}
+
+impl Device {
+    pub(super) fn name(&self) -> &str {
+        self.tun.name()
+    }
+
+    /// Packets, or several joined, that the kernel did not take, and frames that made no sense.
+    pub(super) fn losses(&self) -> (u64, u64) {
+        (self.unwritten, self.malformed_frames)
     }
 }
 

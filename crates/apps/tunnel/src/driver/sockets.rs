@@ -42,11 +42,18 @@ pub(super) struct Sockets {
     sockets: Vec<Option<Bound>>,
     locals: Vec<Local>,
     buffers: Vec<Vec<u8>>,
+    /// Datagrams that the kernel did not take.
+    unsent: u64,
 }
 
 impl Sockets {
     pub(super) fn new() -> Self {
-        Self { sockets: Vec::new(), locals: Vec::new(), buffers: vec![vec![0; RECEIVE_BYTES]; BATCH_SIZE] }
+        Self {
+            sockets: Vec::new(),
+            locals: Vec::new(),
+            buffers: vec![vec![0; RECEIVE_BYTES]; BATCH_SIZE],
+            unsent: 0,
+        }
     }
 
     pub(super) fn open(&mut self, is_v4: bool, port: u16, interface: Option<&str>) -> io::Result<SocketId> {
@@ -151,13 +158,20 @@ impl Sockets {
             bound.state.try_send(UdpSockRef::from(&bound.socket), &datagrams)
         };
         let Some(size) = transmit.segment_bytes else {
-            let _ = send(contents, None);
+            self.unsent += u64::from(send(contents, None).is_err());
             return;
         };
         let most = bound.state.max_gso_segments().max(1) * size;
         for part in contents.chunks(most) {
-            let _ = send(part, (part.len() > size).then_some(size));
+            if send(part, (part.len() > size).then_some(size)).is_err() {
+                self.unsent += part.len().div_ceil(size) as u64;
+            }
         }
+    }
+
+    /// Datagrams that the kernel did not take.
+    pub(super) fn unsent(&self) -> u64 {
+        self.unsent
     }
 
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
