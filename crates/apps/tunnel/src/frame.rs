@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 to 2, and 0x80 if a time follows | an IP packet | flow 1, sequence 3, time 4 if there is one, the packet |
 //! | 0x10 | acknowledgment | session 3, largest 4, delay 4 (µs), ranges 1, then for each: length 2, gap 2 |
-//! | 0x11 | probe | token 8, whether the path is a backup 1, then padding |
+//! | 0x11 | probe | token 8, rank of the path 1 (0: no backup, 255: carries nothing), then padding |
 //! | 0x12 | answer to a probe | token 8, length of the probe 2 |
 //! | 0x13 | path leaves | |
 //! | 0xf0 | hello, in WireGuard's own datagrams | version 1, instance 8, flags 1 |
@@ -130,8 +130,8 @@ pub(crate) enum Frame {
     Ack(AckFrame),
     Probe {
         token: u64,
-        /// The one who made the path wants it as a backup.
-        is_backup: bool,
+        /// By the one who made the path; only paths of the smallest rank carry data.
+        rank: u8,
     },
     ProbeReply {
         token: u64,
@@ -154,10 +154,9 @@ impl Frame {
         let (&kind, rest) = bytes.split_first()?;
         match kind {
             ACK => parse_ack(rest).map(Self::Ack),
-            PROBE => Some(Self::Probe {
-                token: u64::from_le_bytes(*rest.first_chunk()?),
-                is_backup: *rest.get(8)? != 0,
-            }),
+            PROBE => {
+                Some(Self::Probe { token: u64::from_le_bytes(*rest.first_chunk()?), rank: *rest.get(8)? })
+            }
             PROBE_REPLY => Some(Self::ProbeReply {
                 token: u64::from_le_bytes(*rest.first_chunk()?),
                 probe_bytes: u16::from_le_bytes(*rest.get(8..)?.first_chunk()?),
@@ -187,10 +186,10 @@ impl Frame {
                     into.extend_from_slice(&range.gap.to_le_bytes());
                 }
             }
-            Self::Probe { token, is_backup } => {
+            Self::Probe { token, rank } => {
                 into.push(PROBE);
                 into.extend_from_slice(&token.to_le_bytes());
-                into.push(u8::from(*is_backup));
+                into.push(*rank);
             }
             Self::ProbeReply { token, probe_bytes } => {
                 into.push(PROBE_REPLY);
@@ -256,7 +255,7 @@ mod tests {
         let ack = AckFrame { session: [1, 2, 3], largest: 900, delay_micros: 250, ranges };
         let frames = [
             Frame::Ack(ack),
-            Frame::Probe { token: 7, is_backup: true },
+            Frame::Probe { token: 7, rank: 3 },
             Frame::ProbeReply { token: 7, probe_bytes: 1400 },
             Frame::Leave,
             Frame::Hello { instance: 1 << 40, flags: 1 },

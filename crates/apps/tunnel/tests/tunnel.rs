@@ -2,8 +2,8 @@
 
 mod network;
 
-use network::{Network, PathConfig, numbers, packet, private_key};
-use polypath_tunnel::PeerConfig;
+use network::{Network, PathConfig, engine, numbers, packet, private_key};
+use polypath_tunnel::{PathSettings, PeerConfig};
 use polypath_units::{BitRate, Duration, Instant};
 
 /// A stream of packets of `len_bytes` from end 0, at a rate, from 2 s on.
@@ -135,6 +135,95 @@ fn a_backup_is_one_for_both_ends() {
     let status = network.ends[1].peer_status(network.now, network.peers[1]).unwrap();
     let sent: Vec<_> = status.paths.iter().map(|path| path.sent.1).collect();
     assert!(sent[0] > 200_000 && sent[1] < 20_000, "{sent:?}");
+}
+
+/// Hellos that new keys are for must leave before keys that are newer still.
+#[test]
+fn a_server_that_begins_anew_is_found_by_a_driver() {
+    let mut network = Network::new(&[PathConfig::new(20, 10), PathConfig::new(10, 30)]);
+    network.timeouts_first = true;
+    stream(&mut network, BitRate::from_mbps(1), 1_200, Duration::from_secs(20));
+    network.run_until(Instant::from_secs(8));
+    network.restart(1, engine(2, 1, 78), 0);
+    network.run_until(Instant::from_secs(14));
+    let before = network.delivered[1].len();
+    network.run_until(Instant::from_secs(22));
+    assert!(network.delivered[1].len() > before + 700, "{}", network.delivered[1].len() - before);
+}
+
+/// Bytes that an end has sent over each path.
+fn sent(network: &Network, end: usize) -> Vec<u64> {
+    let status = network.ends[end].peer_status(network.now, network.peers[end]).unwrap();
+    status.paths.iter().map(|path| path.sent.1).collect()
+}
+
+#[test]
+fn a_path_may_become_a_backup_while_data_flows() {
+    let mut network = Network::new(&[PathConfig::new(20, 10), PathConfig::new(2, 30)]);
+    let all = (0..1_000).map(|number| (Instant::from_secs(3) + Duration::from_millis(10) * number, number));
+    for (at, number) in all {
+        network.send_at(at, 0, packet(1, 2, 1, number as u32, 1_000));
+        network.send_at(at, 1, packet(2, 1, 1, number as u32, 1_000));
+    }
+    network.run_until(Instant::from_secs(6));
+    let backup = PathSettings { backup: true, ..PathSettings::default() };
+    let (peer, path) = (network.peers[0], network.ids[0]);
+    for (settings, used, until) in [(backup, 1, 9), (PathSettings::default(), 0, 13)] {
+        network.ends[0].set_path_settings(network.now, peer, path, settings);
+        // The peer is told within a round trip.
+        network.run_until(network.now + Duration::from_millis(100));
+        let before = [0, 1].map(|end| sent(&network, end));
+        network.run_until(Instant::from_secs(until));
+        for (end, before) in before.iter().enumerate() {
+            let after = sent(&network, end);
+            let more: Vec<_> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+            assert!(more[used] > 200_000 && more[1 - used] < 20_000, "end {end}: {more:?}");
+        }
+    }
+    assert_eq!([0, 1].map(|end| network.delivered[end].len()), [1_000, 1_000]);
+}
+
+#[test]
+fn a_closed_path_carries_nothing_even_alone() {
+    let mut network = Network::new(&[PathConfig::new(20, 10)]);
+    network.run_until(Instant::from_secs(3));
+    let closed = PathSettings { closed: true, ..PathSettings::default() };
+    network.ends[0].set_path_settings(network.now, network.peers[0], network.ids[0], closed);
+    network.run_until(Instant::from_secs(4));
+    let before = [0, 1].map(|end| sent(&network, end)[0]);
+    for number in 0..300 {
+        let at = Instant::from_secs(4) + Duration::from_millis(100) * number;
+        network.send_at(at, 0, packet(1, 2, 1, number as u32, 1_000));
+        network.send_at(at, 1, packet(2, 1, 1, number as u32, 1_000));
+    }
+    network.run_until(Instant::from_secs(35));
+    let more = [0, 1].map(|end| sent(&network, end)[0] - before[end]);
+    assert!(more.iter().all(|more| *more < 3_000), "{more:?}");
+    assert_eq!([0, 1].map(|end| network.delivered[end].len()), [0, 0]);
+
+    network.ends[0].set_path_settings(network.now, network.peers[0], network.ids[0], PathSettings::default());
+    network.send_at(Instant::from_secs(36), 1, packet(2, 1, 1, 1_000, 1_000));
+    network.run_until(Instant::from_secs(37));
+    assert!(numbers(&network.delivered[0]).contains(&1_000));
+}
+
+#[test]
+fn of_backups_the_one_with_the_smaller_priority_comes_first() {
+    let mut network =
+        Network::new(&[PathConfig::new(20, 10), PathConfig::new(2, 30), PathConfig::new(2, 40)]);
+    for (at, priority) in [(1, 5), (2, 1)] {
+        let settings = PathSettings { backup: true, priority, ..PathSettings::default() };
+        network.ends[0].set_path_settings(network.now, network.peers[0], network.ids[at], settings);
+    }
+    network.run_until(Instant::from_secs(3));
+    for number in 0..300 {
+        let at = Instant::from_secs(4) + Duration::from_millis(10) * number;
+        network.send_at(at, 1, packet(2, 1, 1, number as u32, 1_000));
+    }
+    network.set_up(0, false);
+    network.run_until(Instant::from_secs(8));
+    let sent = sent(&network, 1);
+    assert!(sent[2] > 200_000 && sent[1] < 40_000, "{sent:?}");
 }
 
 #[test]

@@ -53,6 +53,8 @@ pub struct PathStatus {
     pub is_usable: bool,
     /// Only for when no other works.
     pub is_backup: bool,
+    /// It is to carry nothing.
+    pub is_closed: bool,
     /// The longest packet that came through, its IP header included; while it is searched for, longer ones may be tried.
     pub mtu_bytes: usize,
     /// The longest datagrams of the tunnel come through.
@@ -101,6 +103,7 @@ impl Engine {
                 is_believed: link.is_believed(),
                 is_usable: link.is_usable(),
                 is_backup: link.settings.backup,
+                is_closed: link.settings.closed,
                 mtu_bytes: link.confirmed_bytes() + if ends.remote.is_ipv4() { 28 } else { 48 },
                 carries_long: link.confirmed_bytes() >= peer.long_bytes(),
                 srtt: link.sender.min_rtt().map(|_| link.sender.srtt()),

@@ -42,6 +42,7 @@ struct Challenge {
     to: PathEnds,
     /// Its length, where that is what is asked.
     len_bytes: Option<usize>,
+    rank: u8,
 }
 
 /// A probe to send.
@@ -58,6 +59,8 @@ pub(crate) struct Link {
     /// Another address from which authentic packets came.
     strange: Option<PathEnds>,
     pub(crate) settings: PathSettings,
+    /// The rank that the peer knows of.
+    told_rank: Option<u8>,
     /// This end made it.
     is_ours: bool,
     is_up: bool,
@@ -91,6 +94,7 @@ impl Link {
             ends,
             strange: None,
             settings,
+            told_rank: None,
             is_ours,
             is_up: true,
             is_believed: false,
@@ -133,6 +137,15 @@ impl Link {
         }
     }
 
+    /// Another rank, of which the peer is told at once.
+    pub(crate) fn set_settings(&mut self, now: Instant, settings: PathSettings) {
+        if self.settings.rank() != settings.rank() {
+            self.probe_at = now;
+            self.unanswered = 0;
+        }
+        self.settings = settings;
+    }
+
     /// It fell silent: it is asked at once.
     pub(crate) fn ask_now(&mut self, now: Instant) {
         self.probe_at = now;
@@ -172,9 +185,14 @@ impl Link {
         self.is_believed
     }
 
+    /// The peer answers there.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.is_up && self.is_believed && self.sender.silences() == 0
+    }
+
     /// Whether data may go over it.
     pub(crate) fn is_usable(&self) -> bool {
-        self.is_up && self.is_believed && self.sender.silences() == 0
+        self.is_alive() && !self.settings.closed
     }
 
     /// Something authentic came from there.
@@ -244,10 +262,14 @@ impl Link {
     }
 
     fn probe_wanted_at(&self, is_busy: bool) -> Instant {
-        let needs_one = !self.is_believed || self.strange.is_some() || self.sender.silences() > 0;
+        let needs_one = !self.is_believed
+            || self.strange.is_some()
+            || (self.is_ours && self.told_rank != Some(self.settings.rank()))
+            || self.sender.silences() > 0;
         if needs_one || self.unanswered > 0 {
             return self.probe_at;
         }
+        let is_busy = is_busy && !self.settings.closed;
         let period = if is_busy { PROBE_BUSY } else { self.settings.keepalive.unwrap_or(PROBE_IDLE) };
         let usual = self.probe_at.max(self.sender.last_sent_at() + period);
         let length = self.mtu.due_at(self.sender.long_lost()).filter(|_| self.asks_lengths());
@@ -255,7 +277,8 @@ impl Link {
     }
 
     pub(crate) fn handle_probe_sent(&mut self, token: u64, probe: ProbeToSend) {
-        self.challenges.push_back(Challenge { token, to: probe.to, len_bytes: probe.len_bytes });
+        let rank = self.settings.rank();
+        self.challenges.push_back(Challenge { token, to: probe.to, len_bytes: probe.len_bytes, rank });
         if self.challenges.len() > 8 {
             self.challenges.pop_front();
         }
@@ -273,6 +296,7 @@ impl Link {
             self.unanswered = 0;
             self.probe_at = now;
         }
+        self.told_rank = Some(challenge.rank);
         if let Some(len_bytes) = challenge.len_bytes
             && challenge.to == self.ends
         {

@@ -77,10 +77,10 @@ impl Peer {
                 self.counts.sent_again += outcome.lost_contents.len() as u64;
                 self.again.extend(outcome.lost_contents);
             }
-            Frame::Probe { token, is_backup } => {
+            Frame::Probe { token, rank } => {
                 // Who made the path says what it is for, at both ends.
                 if !link.is_ours() {
-                    link.settings.backup = is_backup;
+                    link.settings.set_rank(rank);
                 }
                 let probe_bytes = u16::try_from(len_bytes).unwrap_or(u16::MAX);
                 let mut contents = Vec::with_capacity(PROBE_BYTES + 2);

@@ -212,7 +212,7 @@ impl Peer {
         let (mut best, mut bits) = (None, PathBits::default());
         for (at, link) in self.links.iter().enumerate() {
             let Some(link) = link.as_deref().filter(|link| link.is_usable()) else { continue };
-            let rank = link.settings.backup;
+            let rank = link.settings.rank();
             if best.is_none_or(|best| rank < best) {
                 (best, bits) = (Some(rank), PathBits::default());
             }
@@ -419,7 +419,10 @@ impl Peer {
 
     /// With all paths silent for long, the peer may have begun anew and know nothing of our keys.
     pub(super) fn look_for_life(&mut self, now: Instant) {
-        if self.instance.is_none() || !self.has_links() || self.usable().next().is_some() {
+        let is_alive = self.links.iter().flatten().any(|link| link.is_alive());
+        // Keys that are new are given time: to begin anew at once would take them away from a peer that has just answered.
+        let has_new_keys = self.sessions.since().is_some_and(|since| now.since(since) < MOST_SILENCE);
+        if self.instance.is_none() || !self.has_links() || is_alive || has_new_keys {
             self.asked_since = None;
             return;
         }

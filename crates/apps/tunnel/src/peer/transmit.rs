@@ -70,10 +70,10 @@ impl Peer {
             let Some(due) = self.links[at].as_deref().map(|link| self.probe_due(link)) else { continue };
             let Some(link) = self.links[at].as_deref_mut() else { continue };
             if let Some(probe) = link.poll_probe(now, due) {
-                let (token, is_backup) = (random(), link.settings.backup);
+                let (token, rank) = (random(), link.settings.rank());
                 link.handle_probe_sent(token, probe);
                 let mut contents = Vec::new();
-                Frame::Probe { token, is_backup }.write(&mut contents);
+                Frame::Probe { token, rank }.write(&mut contents);
                 let overhead = PATH_HEADER_BYTES + PROBE_BYTES + TAG_BYTES;
                 let padding = probe.len_bytes.map_or(0, |len| len.saturating_sub(overhead));
                 self.send_control(now, path, probe.to, &contents, padding);

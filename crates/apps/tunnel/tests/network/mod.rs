@@ -80,6 +80,8 @@ pub(crate) struct Network {
     /// Where datagrams went that reach neither end.
     pub(crate) astray: Vec<SocketAddr>,
     /// More are a mistake.
+    /// Timeouts that are due come before what is to be sent, as in the driver.
+    pub(crate) timeouts_first: bool,
     pub(crate) most_spins: u32,
 }
 
@@ -170,6 +172,7 @@ impl Network {
             spins: 0,
             astray: Vec::new(),
             most_spins: 2_000,
+            timeouts_first: false,
         }
     }
 
@@ -273,16 +276,23 @@ impl Network {
             if event.is_some_and(|at| at <= self.now) {
                 let Some(Reverse((_, number))) = self.events.pop() else { break };
                 self.handle(number);
-            } else {
-                for end in 0..2 {
-                    let (now, delivered) = (self.now, &mut self.delivered[end]);
-                    self.ends[end].handle_timeout(now, &mut |packet| {
-                        delivered.push(Delivered { at: now, packet: packet.to_vec() });
-                    });
+                if self.timeouts_first {
+                    self.handle_timeouts();
                 }
+            } else {
+                self.handle_timeouts();
             }
         }
         self.now = until;
+    }
+
+    fn handle_timeouts(&mut self) {
+        for end in 0..2 {
+            let (now, delivered) = (self.now, &mut self.delivered[end]);
+            self.ends[end].handle_timeout(now, &mut |packet| {
+                delivered.push(Delivered { at: now, packet: packet.to_vec() });
+            });
+        }
     }
 
     fn handle(&mut self, number: u64) {
