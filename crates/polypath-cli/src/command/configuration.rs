@@ -21,7 +21,7 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::engine_names::{Judge, Kind, parse_announced};
-use super::interfaces::{Interface, parse_budget, parse_interfaces};
+use super::interfaces::{Interface, parse_all_interfaces, parse_budget, refuse_daily};
 use super::words::and;
 use super::{Failure, complain};
 
@@ -33,11 +33,37 @@ const MAX_BYTES: u64 = 1 << 20;
 /// An interface: `"wlan0,priority=1"` as on the command line, or a table.
 #[derive(Clone, Debug, JsonSchema)]
 #[serde(untagged)]
-enum InterfaceSetting {
+pub(super) enum InterfaceSetting {
     /// As `-I` has it.
     Text(String),
     /// The same in words.
     Table(InterfaceTable),
+}
+
+impl InterfaceSetting {
+    /// What it means.
+    pub(super) fn interfaces(&self) -> Result<Vec<Interface>, String> {
+        let table = match self {
+            Self::Text(text) => return Ok(parse_all_interfaces(text)?.0),
+            Self::Table(table) => table,
+        };
+        if table.name.is_empty() {
+            return Err("name is empty; expected an interface's".into());
+        }
+        if table.hard && table.budget.is_none() {
+            return Err("hard comes without a budget; expected both".into());
+        }
+        let mut interface = Interface::new(&table.name);
+        if let Some(text) = &table.budget {
+            let (bytes, is_daily) = parse_budget(text)?;
+            interface.preference.budget_bytes = Some(bytes);
+            interface.is_budget_daily = is_daily;
+        }
+        interface.is_backup = table.backup;
+        interface.preference.priority = table.priority;
+        interface.preference.is_budget_hard = table.hard;
+        Ok(vec![interface])
+    }
 }
 
 // By hand, since what is wrong in one of several forms would not be told.
@@ -70,7 +96,7 @@ impl<'de> Deserialize<'de> for InterfaceSetting {
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct InterfaceTable {
+pub(super) struct InterfaceTable {
     /// Its name.
     name: String,
     /// Used only when no other works.
@@ -414,24 +440,9 @@ fn read_interfaces(
     let mut interfaces = Vec::new();
     for (number, setting) in list.iter().enumerate() {
         let wrong = |message: String| source.wrong(format!("{key}[{number}]"), message);
-        match setting {
-            InterfaceSetting::Text(text) => interfaces.extend(parse_interfaces(text).map_err(wrong)?.0),
-            InterfaceSetting::Table(table) => {
-                if table.name.is_empty() {
-                    return Err(wrong("name is empty; expected an interface's".into()));
-                }
-                if table.hard && table.budget.is_none() {
-                    return Err(wrong("hard comes without a budget; expected both".into()));
-                }
-                let budget = table.budget.as_deref().map(parse_budget).transpose().map_err(wrong)?;
-                let mut interface = Interface::new(&table.name);
-                interface.is_backup = table.backup;
-                interface.preference.priority = table.priority;
-                interface.preference.budget_bytes = budget;
-                interface.preference.is_budget_hard = table.hard;
-                interfaces.push(interface);
-            }
-        }
+        let read = setting.interfaces().map_err(wrong)?;
+        read.iter().try_for_each(refuse_daily).map_err(wrong)?;
+        interfaces.extend(read);
     }
     Ok(interfaces)
 }

@@ -203,7 +203,7 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         "polypath tunnel add-peer",
         [
             "polypath tunnel add-peer server.toml --label laptop --out laptop.toml",
-            "polypath tunnel add-peer server.toml --wireguard --out phone.conf",
+            "polypath tunnel add-peer server.toml --label phone --wireguard --routes 0.0.0.0/0,::/0 --qr",
         ],
     ),
     ("polypath tunnel down", ["polypath tunnel down", "polypath tunnel down polypath-vpn"]),
@@ -211,6 +211,7 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         "polypath tunnel keygen",
         ["polypath tunnel keygen server.toml --endpoint vpn.example.org", "polypath tunnel keygen"],
     ),
+    ("polypath tunnel reload", ["polypath tunnel reload", "polypath tunnel reload polypath-vpn"]),
     ("polypath tunnel status", ["polypath tunnel status", "polypath tunnel status polypath-vpn --json"]),
     ("polypath tunnel up", ["polypath tunnel up server.toml", "polypath tunnel up laptop.toml --quiet"]),
 ];

@@ -60,8 +60,11 @@ fn parse_since(text: &str) -> Result<Duration, String> {
     )
 }
 
-/// Where history is, if nobody says.
+/// Where history and what else outlives processes is, if nobody says.
 pub(super) fn default_directory() -> Result<PathBuf, Failure> {
+    if let Some(chosen) = std::env::var_os("POLYPATH_STATE_DIR") {
+        return Ok(chosen.into());
+    }
     if rustix::process::geteuid().is_root() {
         return Ok("/var/lib/polypath".into());
     }

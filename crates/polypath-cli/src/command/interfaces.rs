@@ -12,6 +12,8 @@ pub(super) struct Interface {
     pub(super) name: String,
     pub(super) is_backup: bool,
     pub(super) preference: UplinkPreference,
+    /// Its budget begins anew each day.
+    pub(super) is_budget_daily: bool,
 }
 
 /// What one option names: an interface or several, each followed by what is wanted of it.
@@ -62,7 +64,8 @@ const EXPECTED: &str =
 
 impl Interface {
     pub(super) fn new(name: &str) -> Self {
-        Self { name: name.to_string(), is_backup: false, preference: UplinkPreference::default() }
+        let preference = UplinkPreference::default();
+        Self { name: name.to_string(), is_backup: false, preference, is_budget_daily: false }
     }
 
     /// What is wanted of it besides that it is used, such as `backup, budget of wwan0`.
@@ -82,16 +85,33 @@ pub(super) fn links() -> io::Result<Vec<String>> {
     Ok(state.links.into_iter().map(|link| link.name).collect())
 }
 
-/// Bytes that may go over an interface.
-pub(super) fn parse_budget(text: &str) -> Result<u64, String> {
-    match read(text).map_err(|error| format!("budget: {error}"))? {
+/// Bytes that may go over an interface, and whether that is for each day.
+pub(super) fn parse_budget(text: &str) -> Result<(u64, bool), String> {
+    let daily = text.strip_suffix("/day");
+    let size = daily.unwrap_or(text);
+    match read(size).map_err(|error| format!("budget: {error}"))? {
         Size(0) => Err(format!("budget: \"{text}\" is zero; expected a size such as \"2GB\"")),
-        Size(bytes) => Ok(bytes),
+        Size(bytes) => Ok((bytes, daily.is_some())),
     }
 }
 
-/// An interface that has the name of a word can only be named first.
+/// Where budgets are kept only as long as the program runs.
+pub(super) fn refuse_daily(interface: &Interface) -> Result<(), String> {
+    if interface.is_budget_daily {
+        return Err("budget: tunnels keep one for each day; expected a size such as \"2GB\"".into());
+    }
+    Ok(())
+}
+
+/// As [`parse_all_interfaces`], for what keeps no budgets by day.
 pub(super) fn parse_interfaces(text: &str) -> Result<InterfaceList, String> {
+    let list = parse_all_interfaces(text)?;
+    list.0.iter().try_for_each(refuse_daily)?;
+    Ok(list)
+}
+
+/// An interface that has the name of a word can only be named first.
+pub(super) fn parse_all_interfaces(text: &str) -> Result<InterfaceList, String> {
     let mut interfaces: Vec<Interface> = Vec::new();
     for word in text.split(',') {
         if word.is_empty() {
@@ -115,7 +135,9 @@ pub(super) fn parse_interfaces(text: &str) -> Result<InterfaceList, String> {
                 last.preference.priority = priority;
             }
             Some(("budget", value)) => {
-                last.preference.budget_bytes = Some(parse_budget(value)?);
+                let (bytes, is_daily) = parse_budget(value)?;
+                last.preference.budget_bytes = Some(bytes);
+                last.is_budget_daily = is_daily;
             }
             Some(_) => return Err(format!("\"{word}\" is unknown; {EXPECTED}")),
         }
@@ -159,6 +181,7 @@ mod tests {
             ("wlan0,priority=256", "priority: \"256\" is no number that fits; expected 0 to 255"),
             ("wlan0,budget=2", "budget: \"2\" has no unit; expected a size such as"),
             ("wlan0,budget=0GB", "budget: \"0GB\" is zero"),
+            ("wlan0,budget=2GB/day", "budget: tunnels keep one for each day"),
             ("wlan0,cost=2", "\"cost=2\" is unknown; expected NAME"),
             ("wlan0,hard", "wlan0: hard comes without a budget"),
         ] {

@@ -200,6 +200,15 @@ impl Failure {
     fn run(message: impl fmt::Display) -> Self {
         Self::Run(message.to_string())
     }
+
+    /// What is said of it.
+    #[cfg(feature = "full")]
+    fn message(self) -> String {
+        match self {
+            Self::Input(message) | Self::Run(message) => message,
+            Self::Exit(code) => format!("it ended with {code}"),
+        }
+    }
 }
 
 /// Parses the program's arguments and runs the command. Files and options may name these policies.

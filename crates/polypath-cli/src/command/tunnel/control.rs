@@ -11,6 +11,8 @@ use polypath_system::{in_context, runtime_directory};
 /// What names of such sockets begin with.
 const PREFIX: &str = "tunnel-";
 const PATIENCE: Duration = Duration::from_secs(5);
+/// An answer that says what is wrong begins so.
+pub(super) const MISTAKE: &str = "error: ";
 /// A question is short.
 const MOST_QUESTION_BYTES: u64 = 64;
 
@@ -19,13 +21,21 @@ const MOST_QUESTION_BYTES: u64 = 64;
 pub(super) enum Question {
     Status,
     Down,
+    /// To take its file anew.
+    Reload,
+    /// Which file it has.
+    File,
 }
 
 impl Question {
+    const ALL: [Self; 4] = [Self::Status, Self::Down, Self::Reload, Self::File];
+
     const fn word(self) -> &'static str {
         match self {
             Self::Status => "status",
             Self::Down => "down",
+            Self::Reload => "reload",
+            Self::File => "file",
         }
     }
 }
@@ -78,8 +88,7 @@ fn answer_one(mut stream: &UnixStream, answer: &mut impl FnMut(Question) -> Stri
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream.take(MOST_QUESTION_BYTES)).read_line(&mut line)?;
-    let question =
-        [Question::Status, Question::Down].into_iter().find(|question| question.word() == line.trim());
+    let question = Question::ALL.into_iter().find(|question| question.word() == line.trim());
     if let Some(question) = question {
         stream.write_all(answer(question).as_bytes())?;
     }
@@ -101,6 +110,17 @@ pub(super) fn names() -> io::Result<Vec<String>> {
     let mut names: Vec<_> = entries.filter_map(name).collect();
     names.sort();
     Ok(names)
+}
+
+/// Removes the socket of one that was killed.
+pub(super) fn remove(name: &str) -> io::Result<()> {
+    let path = place(name)?;
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(in_context(format!("{}", path.display()), error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Asks a tunnel. `None` if none of that name runs.

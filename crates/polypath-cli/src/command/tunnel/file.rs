@@ -1,5 +1,6 @@
 //! The file of one end.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -9,6 +10,8 @@ use polypath_tunnel::{EngineConfig, FlowPolicy, Network, PathId, Rule};
 use serde::{Deserialize, Serialize};
 
 use super::super::Failure;
+use super::super::configuration::InterfaceSetting;
+use super::uplinks::Uplinks;
 
 /// Where peers are reached, unless an endpoint says otherwise.
 pub(super) const PORT: u16 = 51_820;
@@ -20,8 +23,11 @@ pub(super) const NAME: &str = "polypath-vpn";
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct File {
     pub(super) interface: Interface,
-    #[serde(default, skip_serializing_if = "Uplinks::is_default")]
-    pub(super) uplinks: Uplinks,
+    // Of new files it is empty.
+    #[serde(default, skip_serializing)]
+    pub(super) uplinks: UplinksText,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) forward: Option<Forward>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) peers: Vec<Peer>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -44,19 +50,31 @@ pub(super) struct Interface {
     pub(super) endpoints: Vec<String>,
 }
 
-#[derive(Debug, Default, Deserialize, Serialize)]
+/// As `interfaces` of the other files.
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Uplinks {
+pub(super) struct UplinksText {
     #[serde(default)]
-    pub(super) only: Vec<String>,
-    #[serde(default)]
-    pub(super) backup: Vec<String>,
+    interfaces: Vec<InterfaceSetting>,
 }
 
-impl Uplinks {
-    fn is_default(&self) -> bool {
-        self.only.is_empty() && self.backup.is_empty()
-    }
+/// What passes between the tunnel and other interfaces.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Forward {
+    /// Interfaces of hosts that use the tunnel.
+    #[serde(default)]
+    pub(super) lan: Vec<String>,
+    /// Peers leave by this host.
+    #[serde(default)]
+    pub(super) internet: bool,
+    /// With this host's address.
+    #[serde(default = "yes")]
+    pub(super) masquerade: bool,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -95,7 +113,7 @@ pub(super) struct Address {
 }
 
 /// A peer, understood.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PeerPlan {
     pub(super) name: Option<String>,
     pub(super) public_key: PublicKey,
@@ -113,15 +131,82 @@ pub(super) struct Plan {
     pub(super) listen_port: Option<u16>,
     pub(super) mtu_bytes: u32,
     pub(super) uplinks: Uplinks,
+    pub(super) forward: Option<Forward>,
     pub(super) peers: Vec<PeerPlan>,
     pub(super) rules: Vec<Rule>,
+}
+
+impl PeerPlan {
+    /// What people call it.
+    pub(super) fn label(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.public_key.to_string())
+    }
+}
+
+impl Plan {
+    /// Whether each key occurs once.
+    pub(super) fn check_peers(&self) -> Result<(), String> {
+        let mut keys: Vec<_> = self.peers.iter().map(|peer| peer.public_key).collect();
+        keys.sort();
+        match keys.windows(2).find(|pair| pair[0] == pair[1]) {
+            None => Ok(()),
+            Some(pair) => Err(format!("two peers have the public key {}: expected each once", pair[0])),
+        }
+    }
+
+    /// What differs of that which a tunnel keeps as long as it runs.
+    pub(super) fn fixed_differences(&self, other: &Self) -> Vec<&'static str> {
+        let pairs = [
+            ("interface.private-key", self.private_key.public_key() == other.private_key.public_key()),
+            ("interface.name", self.name == other.name),
+            ("interface.addresses", self.addresses == other.addresses),
+            ("interface.listen-port", self.listen_port == other.listen_port),
+            ("interface.mtu", self.mtu_bytes == other.mtu_bytes),
+            ("forward", self.forward == other.forward),
+        ];
+        pairs.into_iter().filter(|(_, is_same)| !is_same).map(|(what, _)| what).collect()
+    }
+
+    /// Takes the rest from another one.
+    pub(super) fn take(&mut self, other: Self) {
+        self.peers = other.peers;
+        self.rules = other.rules;
+        self.uplinks = other.uplinks;
+    }
+
+    /// There is IPv6 inside.
+    pub(super) fn has_v6(&self) -> bool {
+        let networks = self.networks();
+        self.addresses.iter().any(|own| own.address.is_ipv6())
+            || networks.iter().any(|network| network.address().is_ipv6())
+    }
+
+    /// All of IPv4 goes through the tunnel, and IPv6 does not.
+    pub(super) fn leaves_out_v6(&self) -> bool {
+        let networks = self.networks();
+        // Some write all of it in two halves.
+        let has_all = |is_v4: bool| {
+            networks.iter().any(|network| network.prefix_bits() <= 1 && network.address().is_ipv4() == is_v4)
+        };
+        has_all(true) && !has_all(false)
+    }
+
+    /// The networks that lead to peers.
+    pub(super) fn networks(&self) -> BTreeSet<Network> {
+        self.peers.iter().flat_map(|peer| peer.allowed_ips.iter().copied()).collect()
+    }
 }
 
 impl File {
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
-        toml::from_str(&text).map_err(|error| {
+        Self::parse(&text, path)
+    }
+
+    /// What stands in the file at `path`.
+    pub(super) fn parse(text: &str, path: &Path) -> Result<Self, Failure> {
+        toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
             Failure::Input(format!("{}, line {line}: {}", path.display(), error.message()))
         })
@@ -143,6 +228,20 @@ impl File {
         let mtu_bytes = interface.mtu.unwrap_or(EngineConfig::MTU_BYTES as u32);
         if !(1280..=9000).contains(&mtu_bytes) {
             return Err(at("interface.mtu", &format!("{mtu_bytes} is not possible: expected 1280 to 9000")));
+        }
+        let name = interface.name.unwrap_or_else(|| NAME.to_owned());
+        if !is_device(&name) {
+            let expected = "expected up to 15 letters, digits and -_.";
+            return Err(at("interface.name", &format!("{name:?} is no name of a device: {expected}")));
+        }
+        if self.forward.is_some() && !name.starts_with("polypath") {
+            // Rules that let a device through are made for those of this name.
+            return Err(at("interface.name", &"with [forward]: expected one that begins with polypath"));
+        }
+        let mut uplinks = Vec::new();
+        for (number, setting) in self.uplinks.interfaces.iter().enumerate() {
+            let place = format!("uplinks.interfaces[{number}]");
+            uplinks.extend(setting.interfaces().map_err(|error| at(&place, &error))?);
         }
         let mut peers = Vec::new();
         for (number, peer) in self.peers.into_iter().enumerate() {
@@ -168,15 +267,21 @@ impl File {
             .collect::<Result<_, _>>()?;
         Ok(Plan {
             private_key,
-            name: interface.name.unwrap_or_else(|| NAME.to_owned()),
+            name,
             addresses,
             listen_port: interface.listen_port,
             mtu_bytes,
-            uplinks: self.uplinks,
+            uplinks: Uplinks::new(uplinks),
+            forward: self.forward,
             peers,
             rules,
         })
     }
+}
+
+fn is_device(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..16).contains(&name.len()) && name.chars().all(is_plain) && !name.starts_with('.')
 }
 
 fn not_an_address(text: &str) -> String {
@@ -298,13 +403,19 @@ mod tests {
     fn a_whole_file_is_understood() {
         let text = format!(
             "[interface]\nprivate-key = \"{KEY}\"\naddresses = [\"10.99.0.2/24\", \"fd77::2/64\"]\n\
-             [uplinks]\nbackup = [\"wwan0\"]\n\
+             [uplinks]\ninterfaces = [\"wlan0\", \"wwan0,backup,budget=500MB/day\"]\n\
+             [forward]\nlan = [\"eth1\"]\n\
              [[peers]]\npublic-key = \"{KEY}\"\nendpoints = [\"vpn.example.org\", \"[2001:db8::1]:9\"]\nallowed-ips = [\"0.0.0.0/0\"]\n\
              [[rules]]\nports = \"5000-5100\"\nprotocol = \"udp\"\npolicy = \"redundant\"\n"
         );
         let plan = plan(&text).unwrap();
         assert_eq!((plan.mtu_bytes, plan.addresses.len(), plan.name.as_str()), (1400, 2, NAME));
         assert_eq!(plan.rules[0].ports, Some(5000..=5100));
+        assert_eq!(plan.uplinks.budget_of("wwan0").map(|budget| budget.bytes), Some(500_000_000));
+        assert_eq!(
+            plan.forward,
+            Some(Forward { lan: vec!["eth1".into()], internet: false, masquerade: true })
+        );
         assert_eq!(split_endpoint(&plan.peers[0].endpoints[0]), Ok(("vpn.example.org".into(), PORT)));
     }
 
@@ -318,6 +429,12 @@ mod tests {
             (format!("{interface}[[peers]]\npublic-key = \"x\"\n"), "peers[0].public-key"),
             (format!("{interface}[[rules]]\npolicy = \"fast\"\n"), "rules[0]"),
             (format!("{interface}colour = 1\n"), "unknown field `colour`"),
+            (format!("{interface}name = \"../vpn\"\n"), "interface.name: \"../vpn\" is no name"),
+            (format!("{interface}name = \"vpn\"\n[forward]\ninternet = true\n"), "begins with polypath"),
+            (
+                format!("{interface}[uplinks]\ninterfaces = [\"wwan0,budget=500/day\"]\n"),
+                "uplinks.interfaces[0]: budget: \"500\" has no unit",
+            ),
         ] {
             let message = plan(&text).unwrap_err();
             assert!(message.contains(expected), "{message}");

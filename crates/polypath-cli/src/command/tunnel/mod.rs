@@ -1,9 +1,15 @@
 //! `polypath tunnel`.
 
+mod add_peer;
+mod budgets;
 mod control;
+mod endpoints;
 mod file;
+mod follower;
 mod make;
+mod qr_code;
 mod routes;
+mod running;
 mod status;
 mod up;
 mod uplinks;
@@ -25,7 +31,7 @@ enum What {
     /// Write the file of a new end, with a key of its own; without a file, print a key and its public half
     Keygen(make::KeygenArguments),
     /// Add a peer to a server's file, and print the file for the peer
-    AddPeer(make::AddPeerArguments),
+    AddPeer(add_peer::Arguments),
     /// Make the tunnel, and carry packets until SIGINT, SIGTERM or `polypath tunnel down`
     #[command(after_long_help = FILE_FORMAT)]
     Up {
@@ -45,7 +51,13 @@ enum What {
         #[arg(long)]
         json: bool,
     },
-    /// End a tunnel
+    /// Have a running tunnel take its file again: peers, rules and uplinks; sessions of others go on
+    Reload {
+        /// Which one, by its interface; none is needed where only one runs
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// End a tunnel, and take down what one that was killed has left
     Down {
         /// Which one, by its interface; none is needed where only one runs
         #[arg(value_name = "NAME")]
@@ -61,9 +73,12 @@ The file:\n\n\
   name = \"polypath-vpn\"         # the device [default: polypath-vpn]\n  \
   listen-port = 51820           # of who is called [default: any]\n  \
   mtu = 1400                    # inside [default: 1400]\n\n  \
-  [uplinks]\n  \
-  only = [\"wlan0\", \"wwan0\"]     # [default: all that lead to the peer]\n  \
-  backup = [\"wwan0\"]            # carry data while no other works\n\n  \
+  [uplinks]                     # [default: all that lead to the peer]\n  \
+  interfaces = [\"wlan0\", \"wwan0,backup,priority=1,budget=500MB/day,hard\"]\n\n  \
+  [forward]                     # what passes through this host\n  \
+  lan = [\"eth1\"]                # hosts there use the tunnel\n  \
+  internet = true               # peers leave by this host\n  \
+  masquerade = true             # with its address [default: true]\n\n  \
   [[peers]]\n  \
   public-key = \"…\"\n  \
   endpoints = [\"vpn.example.org:51820\"]\n  \
@@ -75,9 +90,10 @@ The file:\n\n\
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.what {
         What::Keygen(arguments) => make::keygen(arguments),
-        What::AddPeer(arguments) => make::add_peer(arguments),
+        What::AddPeer(arguments) => add_peer::run(arguments),
         What::Up { file, quiet } => up::run(file, *quiet),
         What::Status { name, json } => status::run(name.as_deref(), *json),
+        What::Reload { name } => status::reload(name.as_deref()),
         What::Down { name } => status::down(name.as_deref()),
     }
 }

@@ -1,5 +1,6 @@
 //! The device's addresses, and what goes through it. All of it vanishes with the device.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
@@ -18,18 +19,38 @@ pub(super) fn set_up(netlink: &Netlink, plan: &Plan) -> io::Result<()> {
     netlink.set_up(name)
 }
 
-/// Leads the peers' networks through the device. Later than the rest: names of endpoints are looked up without it.
-pub(super) fn lead(netlink: &Netlink, plan: &Plan) -> io::Result<()> {
-    let name = &plan.name;
+/// What leads through the device, whose addresses it has.
+pub(super) fn wanted(plan: &Plan) -> BTreeSet<Network> {
     let own: Vec<_> =
         plan.addresses.iter().filter_map(|own| Network::new(own.address, own.prefix_bits)).collect();
-    let wanted = plan.peers.iter().flat_map(|peer| &peer.allowed_ips);
-    for network in wanted.filter(|network| !own.iter().any(|own| covers(own, network))) {
-        for part in parts(*network) {
-            netlink.add_route(name, (part.address(), part.prefix_bits()), None, None)?;
+    let networks = plan.networks().into_iter();
+    networks.filter(|network| !own.iter().any(|own| covers(own, network))).flat_map(parts).collect()
+}
+
+/// What leads through the device. Later than the rest: names of endpoints are looked up without it.
+#[derive(Debug, Default)]
+pub(super) struct Led(BTreeSet<Network>);
+
+impl Led {
+    /// Makes it what is wanted.
+    pub(super) fn lead(
+        &mut self,
+        netlink: &Netlink,
+        name: &str,
+        wanted: BTreeSet<Network>,
+    ) -> io::Result<()> {
+        for gone in self.0.difference(&wanted) {
+            match netlink.remove_route(name, (gone.address(), gone.prefix_bits()), None, None) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
+        for new in wanted.difference(&self.0) {
+            netlink.add_route(name, (new.address(), new.prefix_bits()), None, None)?;
+        }
+        self.0 = wanted;
+        Ok(())
     }
-    Ok(())
 }
 
 fn covers(own: &Network, other: &Network) -> bool {

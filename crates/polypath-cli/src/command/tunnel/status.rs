@@ -1,13 +1,18 @@
 //! What tunnels that run are doing.
 
+use std::sync::Arc;
 use std::time::{Duration as SystemDuration, Instant};
 
+use polypath_tunnel::driver::{Driver, Handle, Losses};
 use polypath_tunnel::{PeerStatus, ResequencerCounts};
 use polypath_units::Duration;
 use serde::{Deserialize, Serialize};
 
-use super::super::{Failure, print_json, print_line};
-use super::control::{Question, ask, names};
+use super::super::engine::clear_leftovers;
+use super::super::words::amount;
+use super::super::{Failure, complain, print_json, print_line};
+use super::control::{MISTAKE, Question, ask, names, remove};
+use super::running::Running;
 
 /// A tunnel ends within this, unless it hangs.
 const MOST_WAIT: SystemDuration = SystemDuration::from_secs(5);
@@ -19,7 +24,43 @@ pub(super) struct TunnelReport {
     pub(super) public_key: String,
     pub(super) listen_port: Option<u16>,
     pub(super) peers: Vec<PeerReport>,
+    pub(super) budgets: Vec<BudgetReport>,
     pub(super) dropped: Dropped,
+    pub(super) lost: Lost,
+}
+
+/// What may still go over an interface.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct BudgetReport {
+    interface: String,
+    budget_bytes: u64,
+    is_daily: bool,
+    used_bytes: u64,
+    left_bytes: u64,
+}
+
+/// What was lost between the tunnel and the kernel.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Lost {
+    unsent_datagrams: u64,
+    overflowed_datagrams: u64,
+    unwritten_packets: u64,
+    overflowed_packets: u64,
+    malformed_frames: u64,
+}
+
+impl From<Losses> for Lost {
+    fn from(losses: Losses) -> Self {
+        let Losses { unsent_datagrams, overflowed_datagrams, .. } = losses;
+        let Losses { unwritten_packets, overflowed_packets, malformed_frames, .. } = losses;
+        Self {
+            unsent_datagrams,
+            overflowed_datagrams,
+            unwritten_packets,
+            overflowed_packets,
+            malformed_frames,
+        }
+    }
 }
 
 /// What belonged to no peer, in datagrams or packets.
@@ -116,10 +157,53 @@ impl PeerReport {
     }
 }
 
+/// A tunnel as it is now, as JSON; nothing if it has just ended.
+pub(super) fn report(running: &Arc<Running>, handle: &Handle<Driver>) -> String {
+    let running = Arc::clone(running);
+    let report = handle.ask(move |driver| {
+        let lost = driver.losses().into();
+        let mut state = running.state();
+        // What went since the last look counts, too.
+        state.count(driver);
+        let (engine, now) = driver.engine();
+        let peers = state.peers().filter_map(|(id, plan)| {
+            let status = engine.peer_status(now, id)?;
+            let interface = |path| state.follower.interface_of(id, path).map(str::to_owned);
+            Some(PeerReport::new(plan.name.clone(), &status, interface))
+        });
+        let budgets = state.plan.uplinks.budgets().map(|budget| {
+            let used_bytes = state.budgets.used_bytes(&budget);
+            let (budget_bytes, is_daily) = (budget.bytes, budget.is_daily);
+            let left_bytes = budget_bytes.saturating_sub(used_bytes);
+            BudgetReport { interface: budget.interface, budget_bytes, is_daily, used_bytes, left_bytes }
+        });
+        let counts = engine.counts();
+        TunnelReport {
+            name: state.plan.name.clone(),
+            public_key: state.plan.private_key.public_key().to_string(),
+            listen_port: state.plan.listen_port,
+            peers: peers.collect(),
+            budgets: budgets.collect(),
+            dropped: Dropped {
+                malformed: counts.malformed,
+                unknown_session: counts.unknown_session,
+                refused_handshakes: counts.refused_handshakes,
+                replayed_handshakes: counts.replayed_handshakes,
+                unknown_peers: counts.unknown_peers,
+                no_peer: counts.no_peer,
+                too_long: counts.too_long,
+            },
+            lost,
+        }
+    });
+    report.ok().and_then(|report| serde_json::to_string(&report).ok()).unwrap_or_default()
+}
+
 fn state_of(path: &polypath_tunnel::PathStatus) -> &'static str {
     match path {
         _ if !path.is_up => "down",
         _ if !path.is_believed => "asked",
+        _ if path.is_closed => "closed",
         _ if !path.is_usable => "silent",
         _ if path.is_backup => "backup",
         _ => "used",
@@ -174,6 +258,11 @@ fn words(report: &TunnelReport) -> String {
     if let Some(port) = report.listen_port {
         let _ = write!(text, ", UDP port {port}");
     }
+    for budget in &report.budgets {
+        let (left, all) = (amount(budget.left_bytes), amount(budget.budget_bytes));
+        let daily = if budget.is_daily { "/day" } else { "" };
+        let _ = write!(text, "\n  {}: {left} of {all}{daily} left", budget.interface);
+    }
     for peer in &report.peers {
         let name = peer.name.as_deref().unwrap_or(&peer.public_key);
         let _ = match (&peer.kind, peer.keys_age_seconds) {
@@ -206,21 +295,41 @@ fn words(report: &TunnelReport) -> String {
     text
 }
 
+/// The one that somebody means, of these.
+fn meant<'a>(name: Option<&'a str>, running: &'a [String]) -> Result<&'a str, Failure> {
+    match (name, running) {
+        (Some(name), _) => Ok(name),
+        (None, [only]) => Ok(only),
+        (None, []) => Err(Failure::Run("no tunnel runs".to_owned())),
+        (None, several) => {
+            Err(Failure::Input(format!("several tunnels run: expected one of {}", several.join(", "))))
+        }
+    }
+}
+
+pub(super) fn reload(name: Option<&str>) -> Result<(), Failure> {
+    let running = names().map_err(Failure::run)?;
+    let name = meant(name, &running)?;
+    let answer = ask(name, Question::Reload).map_err(Failure::run)?;
+    let answer = answer.ok_or_else(|| Failure::Run(format!("no tunnel named {name} runs")))?;
+    match answer.trim_end().strip_prefix(MISTAKE) {
+        Some(mistake) => Err(Failure::Input(mistake.to_owned())),
+        None => print_line(answer.trim_end()),
+    }
+}
+
 pub(super) fn down(name: Option<&str>) -> Result<(), Failure> {
     let running = names().map_err(Failure::run)?;
-    let name = match (name, running.as_slice()) {
-        (Some(name), _) => name,
-        (None, [only]) => only,
-        (None, []) => return Err(Failure::Run("no tunnel runs".to_owned())),
-        (None, several) => {
-            return Err(Failure::Input(format!(
-                "several tunnels run: expected one of {}",
-                several.join(", ")
-            )));
-        }
-    };
-    match ask(name, Question::Down).map_err(Failure::run)? {
-        Some(_) => wait_for_end(name),
-        None => Err(Failure::Run(format!("no tunnel named {name} runs"))),
+    let name = meant(name, &running)?;
+    if ask(name, Question::Down).map_err(Failure::run)?.is_some() {
+        return wait_for_end(name);
     }
+    if !running.iter().any(|left| left == name) {
+        return Err(Failure::Run(format!("no tunnel named {name} runs")));
+    }
+    // It was killed: what it left is taken down, and its socket last.
+    clear_leftovers();
+    remove(name).map_err(Failure::run)?;
+    complain(&format!("{name} had been killed; what it left is taken down"));
+    Ok(())
 }

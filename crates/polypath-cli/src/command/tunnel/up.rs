@@ -1,46 +1,44 @@
-//! A tunnel that runs.
+//! A tunnel is brought up, and follows the interfaces until it ends.
 
-use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration as SystemDuration;
+use std::sync::Arc;
+use std::time::{Duration as SystemDuration, Instant};
 
-use polypath_netsetup::Watch;
+use polypath_netsetup::{Gateway, GatewayOptions, Watch};
 use polypath_system::tun::{Tun, TunConfig};
 use polypath_system::{Namespace, Netlink, SystemState};
 use polypath_tunnel::driver::{Driver, Handle, has_fast_aes, system_random, zero_since_1970};
-use polypath_tunnel::{Engine, EngineConfig, PeerConfig, PeerId, Rules};
+use polypath_tunnel::{Engine, EngineConfig};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::super::engine::clear_leftovers;
 use super::super::{Failure, complain};
 use super::control::{Control, Question};
-use super::file::{File, Plan, resolve};
-use super::routes;
-use super::status::{Dropped, PeerReport, TunnelReport};
-use super::uplinks::{Follower, wanted};
+use super::endpoints::Endpoints;
+use super::file::{File, Plan};
+use super::routes::{self, Led};
+use super::running::{Running, Seen, peer_config};
+use super::status;
+use super::uplinks::wanted;
 
-/// Names that were not found are looked up again after so long.
+/// Names are looked up again after so long, if they were not found or the peer is silent.
 const LOOK_AGAIN: SystemDuration = SystemDuration::from_secs(5);
+/// What goes over interfaces with a budget is looked at so often.
+const COUNT_AGAIN: SystemDuration = SystemDuration::from_secs(1);
 
-/// What the threads of a tunnel share.
-struct Shared {
-    plan: Plan,
-    public_key: String,
-    peers: Vec<PeerId>,
-    follower: Mutex<Follower>,
-    quiet: bool,
-}
-
-pub(super) fn run(path: &Path, quiet: bool) -> Result<(), Failure> {
+pub(super) fn run(path: &Path, is_quiet: bool) -> Result<(), Failure> {
     let plan = File::read(path)?.plan(path)?;
+    plan.check_peers().map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
     let control = Control::offer(&plan.name).map_err(Failure::run)?;
     let place = control.path();
-    let ended = carry(plan, control, quiet);
+    // A tunnel of this name that was killed, and whatever else was.
+    clear_leftovers();
+    let ended = carry(path, plan, control, is_quiet);
     let _ = std::fs::remove_file(place);
     ended
 }
 
-fn carry(plan: Plan, control: Control, quiet: bool) -> Result<(), Failure> {
+fn carry(path: &Path, plan: Plan, control: Control, is_quiet: bool) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Run(format!("can't start the runtime: {error}")))?;
     let _entered = runtime.enter();
@@ -51,208 +49,231 @@ fn carry(plan: Plan, control: Control, quiet: bool) -> Result<(), Failure> {
     let mut config = EngineConfig::new(plan.private_key.clone());
     config.mtu_bytes = plan.mtu_bytes as usize;
     config.has_fast_aes = has_fast_aes();
-    for peer in &plan.peers {
-        config.peers.push(PeerConfig {
-            public_key: peer.public_key,
-            preshared_key: peer.preshared_key.clone(),
-            allowed_ips: peer.allowed_ips.clone(),
-            rules: Rules::new(plan.rules.clone()),
-        });
-    }
+    config.peers = plan.peers.iter().map(|peer| peer_config(&plan, peer)).collect();
     let engine = Engine::new(config, zero_since_1970(), system_random());
-    let peers: Vec<PeerId> =
-        plan.peers.iter().filter_map(|peer| engine.peer_by_key(&peer.public_key)).collect();
-    if engine.peer_ids().count() != plan.peers.len() {
-        return Err(Failure::Input("two peers of the file have one public key: expected each once".into()));
-    }
 
     let tun = TunConfig { name: plan.name.clone(), udp_segmentation: true, ..TunConfig::default() };
     let tun = Tun::create(&tun).map_err(Failure::run)?;
     routes::set_up(&netlink, &plan).map_err(Failure::run)?;
+    let gateway = forward(&plan)?;
+    let listen_port = plan.listen_port;
+    let running = Arc::new(Running::new(path, plan, &engine, is_quiet)?);
     let (mut driver, handle) = Driver::new(engine, tun).map_err(Failure::run)?;
-    if let Some(port) = plan.listen_port {
+    if let Some(port) = listen_port {
         driver.open_socket(true, port, None).map_err(Failure::run)?;
         // A machine without IPv6 has none of it.
         let _ = driver.open_socket(false, port, None);
     }
-    let public_key = plan.private_key.public_key().to_string();
-    let follower = Mutex::new(Follower::default());
-    let shared = Arc::new(Shared { plan, public_key, peers, follower, quiet });
 
     let (ended, end) = tokio::sync::oneshot::channel();
     let carrier = std::thread::Builder::new().name("tunnel".into()).spawn(move || {
         let _ = ended.send(driver.run());
     });
     let carrier = carrier.map_err(Failure::run)?;
-    answer(&shared, &handle, control)?;
-    let ended = runtime.block_on(follow(&shared, &handle, watch, end));
+    answer(&running, &handle, control)?;
+    let ending = Arc::clone(&running);
+    let following = Following { running, handle: handle.clone(), gateway, led: Led::default() };
+    let ended = runtime.block_on(following.follow(watch, end));
     handle.stop();
     let _ = carrier.join();
+    ending.state().budgets.save().map_err(Failure::run)?;
     ended
 }
 
-/// Answers `status` and `down` on a thread of their own.
-fn answer(shared: &Arc<Shared>, handle: &Handle<Driver>, control: Control) -> Result<(), Failure> {
-    let (shared, handle) = (Arc::clone(shared), handle.clone());
+/// Passes on what comes through the device, or is to go there, if that is wanted.
+fn forward(plan: &Plan) -> Result<Option<Gateway>, Failure> {
+    let Some(forward) = &plan.forward else { return Ok(None) };
+    let options = GatewayOptions {
+        lan: forward.lan.clone(),
+        internet: forward.internet,
+        masquerade: forward.masquerade,
+        addresses: plan.addresses.iter().map(|own| own.address).collect(),
+        has_v6: plan.has_v6(),
+        mtu_bytes: plan.mtu_bytes,
+    };
+    Gateway::open(&plan.name, options).map(Some).map_err(Failure::run)
+}
+
+/// Answers questions on a thread of their own.
+fn answer(running: &Arc<Running>, handle: &Handle<Driver>, control: Control) -> Result<(), Failure> {
+    let (running, handle) = (Arc::clone(running), handle.clone());
     let answering = move || {
         control.serve(|question| match question {
-            Question::Status => report(&shared, &handle),
+            Question::Status => status::report(&running, &handle),
             Question::Down => {
                 handle.stop();
                 String::from("ended\n")
             }
+            Question::Reload => match running.reload(&handle) {
+                Ok(told) => told.join("\n") + "\n",
+                Err(error) => format!("{}{error}\n", super::control::MISTAKE),
+            },
+            Question::File => running.file.display().to_string(),
         });
     };
-    std::thread::Builder::new()
-        .name("tunnel-control".into())
-        .spawn(answering)
-        .map(|_| ())
-        .map_err(Failure::run)
+    let thread = std::thread::Builder::new().name("tunnel-control".into()).spawn(answering);
+    thread.map(drop).map_err(Failure::run)
 }
 
-fn report(shared: &Arc<Shared>, handle: &Handle<Driver>) -> String {
-    let asked = Arc::clone(shared);
-    let report = handle.ask(move |driver| {
-        let (engine, now) = driver.engine();
-        let counts = engine.counts();
-        let follower = asked.follower.lock().unwrap_or_else(PoisonError::into_inner);
-        let peers = asked.peers.iter().zip(&asked.plan.peers).enumerate();
-        let peers = peers.filter_map(|(number, (&id, plan))| {
-            let status = engine.peer_status(now, id)?;
-            let interface = |path| follower.interface_of(number, path).map(str::to_owned);
-            Some(PeerReport::new(plan.name.clone(), &status, interface))
-        });
-        TunnelReport {
-            name: asked.plan.name.clone(),
-            public_key: asked.public_key.clone(),
-            listen_port: asked.plan.listen_port,
-            peers: peers.collect(),
-            dropped: Dropped {
-                malformed: counts.malformed,
-                unknown_session: counts.unknown_session,
-                refused_handshakes: counts.refused_handshakes,
-                replayed_handshakes: counts.replayed_handshakes,
-                unknown_peers: counts.unknown_peers,
-                no_peer: counts.no_peer,
-                too_long: counts.too_long,
-            },
-        }
-    });
-    report.ok().and_then(|report| serde_json::to_string(&report).ok()).unwrap_or_default()
+/// What follows the interfaces.
+struct Following {
+    running: Arc<Running>,
+    handle: Handle<Driver>,
+    gateway: Option<Gateway>,
+    /// What leads through the device.
+    led: Led,
 }
 
-/// Follows the interfaces until the driver ends, or a signal comes.
-async fn follow(
-    shared: &Arc<Shared>,
-    handle: &Handle<Driver>,
-    mut watch: Watch,
-    mut end: tokio::sync::oneshot::Receiver<std::io::Result<()>>,
-) -> Result<(), Failure> {
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::run)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::run)?;
-    let mut endpoints = Endpoints::default();
-    let mut leads = false;
-    if !shared.quiet {
-        complain(&format!("{} is up; `polypath tunnel status` shows it", shared.plan.name));
-    }
-    loop {
-        let is_complete;
-        (endpoints, is_complete) = look_up(shared, endpoints).await?;
-        if is_complete && !leads {
-            leads = true;
-            lead(shared).await?;
-        }
-        let state = read_state().await.map_err(Failure::run)?;
-        let paths = wanted(&state, &shared.plan.name, &shared.plan.uplinks, &endpoints.found);
-        let asked = Arc::clone(shared);
-        let told = handle.ask(move |driver| {
-            let mut follower = asked.follower.lock().unwrap_or_else(PoisonError::into_inner);
-            follower.follow(driver, &asked.peers, &paths)
-        });
-        for line in told.unwrap_or_default() {
-            if !shared.quiet {
-                complain(&line);
+impl Following {
+    /// Until the driver ends, or a signal comes.
+    async fn follow(
+        mut self,
+        mut watch: Watch,
+        mut end: tokio::sync::oneshot::Receiver<std::io::Result<()>>,
+    ) -> Result<(), Failure> {
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::run)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(Failure::run)?;
+        let mut endpoints = Endpoints::default();
+        let mut silent = Vec::new();
+        self.tell(&format!("{} is up; `polypath tunnel status` shows it", self.running.state().plan.name));
+        self.tell_of_leaks().await?;
+        loop {
+            endpoints = self.look_up(endpoints, std::mem::take(&mut silent)).await?;
+            let looked_up = Instant::now();
+            if endpoints.is_complete() {
+                self.lead().await?;
             }
-        }
-        let again = async {
-            if is_complete { std::future::pending().await } else { tokio::time::sleep(LOOK_AGAIN).await }
-        };
-        tokio::select! {
-            changed = watch.changed() => {
-                if changed.is_none() {
-                    return Err(Failure::Run("the system tells no more of its interfaces".into()));
+            self.take_paths(&endpoints).await?;
+            loop {
+                tokio::select! {
+                    changed = watch.changed() => {
+                        if changed.is_none() {
+                            return Err(Failure::Run("the system tells no more of its interfaces".into()));
+                        }
+                        self.update_gateway().await?;
+                        break;
+                    }
+                    () = self.running.changed.notified() => break,
+                    () = tokio::time::sleep(self.interval()) => {
+                        let seen = self.look();
+                        let is_late = looked_up.elapsed() >= LOOK_AGAIN;
+                        silent = seen.silent;
+                        if seen.budgets_changed || (is_late && (!silent.is_empty() || !endpoints.is_complete())) {
+                            break;
+                        }
+                    }
+                    _ = interrupt.recv() => return Ok(()),
+                    _ = terminate.recv() => return Ok(()),
+                    ended = &mut end => {
+                        return match ended {
+                            Ok(ended) => ended.map_err(Failure::run),
+                            Err(_) => Err(Failure::Run("the tunnel's thread ended".into())),
+                        };
+                    }
                 }
             }
-            () = again => {}
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
-            ended = &mut end => {
-                return match ended {
-                    Ok(ended) => ended.map_err(Failure::run),
-                    Err(_) => Err(Failure::Run("the tunnel's thread ended".into())),
-                };
-            }
         }
     }
-}
 
-/// Looks up what was not found yet, which may take long; true if all is found.
-async fn look_up(shared: &Arc<Shared>, mut endpoints: Endpoints) -> Result<(Endpoints, bool), Failure> {
-    let shared = Arc::clone(shared);
-    let looking = tokio::task::spawn_blocking(move || {
-        let is_complete = endpoints.look_up(&shared.plan, shared.quiet);
-        (endpoints, is_complete)
-    });
-    looking.await.map_err(Failure::run)
-}
+    fn tell(&self, line: &str) {
+        if !self.running.is_quiet {
+            complain(line);
+        }
+    }
 
-async fn lead(shared: &Arc<Shared>) -> Result<(), Failure> {
-    let shared = Arc::clone(shared);
-    let leading = tokio::task::spawn_blocking(move || routes::lead(&Netlink::new()?, &shared.plan));
-    leading.await.map_err(Failure::run)?.map_err(Failure::run)
+    fn interval(&self) -> SystemDuration {
+        let has_budgets = self.running.state().plan.uplinks.budgets().next().is_some();
+        if has_budgets { COUNT_AGAIN } else { LOOK_AGAIN }
+    }
+
+    /// How peers and budgets are.
+    fn look(&self) -> Seen {
+        let running = Arc::clone(&self.running);
+        let seen = self.handle.ask(move |driver| running.state().look(driver)).unwrap_or_default();
+        seen.told.iter().for_each(|line| self.tell(line));
+        seen
+    }
+
+    /// Looks up the names of peers, which may take long.
+    async fn look_up(
+        &self,
+        mut endpoints: Endpoints,
+        silent: Vec<polypath_tunnel::PeerId>,
+    ) -> Result<Endpoints, Failure> {
+        let running = Arc::clone(&self.running);
+        let looking = tokio::task::spawn_blocking(move || {
+            let asked: Vec<_> = {
+                let state = running.state();
+                let of_peer = |(id, peer): (_, &super::file::PeerPlan)| {
+                    peer.endpoints.iter().map(|text| (id, text.clone())).collect::<Vec<_>>()
+                };
+                state.peers().flat_map(of_peer).collect()
+            };
+            endpoints.look_up(&asked, &silent, running.is_quiet);
+            endpoints
+        });
+        looking.await.map_err(Failure::run)
+    }
+
+    /// Leads the peers' networks through the device.
+    async fn lead(&mut self) -> Result<(), Failure> {
+        let wanted = {
+            let state = self.running.state();
+            (state.plan.name.clone(), routes::wanted(&state.plan))
+        };
+        let mut led = std::mem::take(&mut self.led);
+        let leading = tokio::task::spawn_blocking(move || {
+            let result = Netlink::new().and_then(|netlink| led.lead(&netlink, &wanted.0, wanted.1));
+            (led, result)
+        });
+        let (led, result) = leading.await.map_err(Failure::run)?;
+        self.led = led;
+        result.map_err(Failure::run)
+    }
+
+    /// Takes the paths that the interfaces give now.
+    async fn take_paths(&mut self, endpoints: &Endpoints) -> Result<(), Failure> {
+        let state = read_state().await.map_err(Failure::run)?;
+        let paths = {
+            let running = self.running.state();
+            wanted(&state, &running.plan.name, (&running.plan.uplinks, &running.budgets), &endpoints.found())
+        };
+        let running = Arc::clone(&self.running);
+        let told = self.handle.ask(move |driver| running.state().follow(driver, &paths));
+        told.unwrap_or_default().iter().for_each(|line| self.tell(line));
+        Ok(())
+    }
+
+    /// Interfaces have changed: those that are new may have to pass something on.
+    async fn update_gateway(&mut self) -> Result<(), Failure> {
+        let Some(mut gateway) = self.gateway.take() else { return Ok(()) };
+        let updating = tokio::task::spawn_blocking(move || {
+            let result = gateway.update();
+            (gateway, result)
+        });
+        let (gateway, result) = updating.await.map_err(Failure::run)?;
+        self.gateway = Some(gateway);
+        if let Err(error) = result {
+            self.tell(&format!("what is forwarded can't follow the interfaces: {error}"));
+        }
+        Ok(())
+    }
+
+    /// Where all of IPv4 goes through the tunnel, people expect the rest to do so too.
+    async fn tell_of_leaks(&self) -> Result<(), Failure> {
+        if !self.running.state().plan.leaves_out_v6() {
+            return Ok(());
+        }
+        let state = read_state().await.map_err(Failure::run)?;
+        if state.routes.iter().any(|route| route.is_default() && route.destination.0.is_ipv6()) {
+            self.tell("IPv6 goes past the tunnel; \"::/0\" among a peer's allowed-ips takes it in");
+        }
+        Ok(())
+    }
 }
 
 /// The interfaces and routes of this machine.
 async fn read_state() -> std::io::Result<SystemState> {
     let reading = tokio::task::spawn_blocking(|| SystemState::read(&Netlink::new()?));
     reading.await.map_err(std::io::Error::other)?
-}
-
-/// The addresses of the peers' endpoints.
-#[derive(Debug, Default)]
-struct Endpoints {
-    found: Vec<(SocketAddr, usize)>,
-    done: Vec<(usize, String)>,
-    told: Vec<String>,
-}
-
-impl Endpoints {
-    /// Looks up those that were not found yet; true if all are.
-    fn look_up(&mut self, plan: &Plan, quiet: bool) -> bool {
-        let mut is_complete = true;
-        for (number, peer) in plan.peers.iter().enumerate() {
-            for text in &peer.endpoints {
-                let this = (number, text.clone());
-                if self.done.contains(&this) {
-                    continue;
-                }
-                match resolve(text) {
-                    Ok(addresses) => {
-                        self.found.extend(addresses.into_iter().map(|address| (address, number)));
-                        self.done.push(this);
-                    }
-                    Err(error) => {
-                        is_complete = false;
-                        if !self.told.contains(&error) && !quiet {
-                            complain(&error);
-                        }
-                        self.told.push(error);
-                    }
-                }
-            }
-        }
-        self.found.sort();
-        self.found.dedup();
-        is_complete
-    }
 }

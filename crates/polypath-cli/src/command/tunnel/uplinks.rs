@@ -1,35 +1,16 @@
-//! Which interfaces lead to the peers, and the paths over them.
+//! Which interfaces lead to the peers, and what each is for.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use polypath_system::SystemState;
-use polypath_tunnel::driver::{Driver, SocketId};
-use polypath_tunnel::{PathId, PathSettings, PeerId};
+use polypath_tunnel::{PathSettings, PeerId};
 
-use super::file::Uplinks;
+use super::super::interfaces::Interface;
+use super::budgets::{Budget, Budgets};
 
-/// An interface, the peer's address, and the peer.
-type Key = (String, SocketAddr, usize);
-
-/// One path.
-struct Known {
-    path: PathId,
-    is_up: bool,
-}
-
-/// A socket of an interface, which it has as long as it is the same interface.
-struct Bound {
-    socket: SocketId,
-    link: u32,
-}
-
-/// Follows the interfaces of this machine.
-#[derive(Default)]
-pub(super) struct Follower {
-    sockets: BTreeMap<(String, bool), Bound>,
-    paths: BTreeMap<Key, Known>,
-}
+/// The interfaces that somebody named.
+#[derive(Debug, Default)]
+pub(super) struct Uplinks(Vec<Interface>);
 
 /// A path that should be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,105 +18,107 @@ pub(super) struct Wanted {
     pub(super) interface: String,
     pub(super) link: u32,
     pub(super) remote: SocketAddr,
-    pub(super) peer: usize,
-    pub(super) is_backup: bool,
+    pub(super) peer: PeerId,
+    pub(super) settings: PathSettings,
+}
+
+impl Uplinks {
+    pub(super) const fn new(named: Vec<Interface>) -> Self {
+        Self(named)
+    }
+
+    fn named(&self, name: &str) -> Option<&Interface> {
+        self.0.iter().find(|interface| interface.name == name)
+    }
+
+    /// All, if backups alone were named.
+    fn takes(&self, name: &str) -> bool {
+        self.0.iter().all(|interface| interface.is_backup) || self.named(name).is_some()
+    }
+
+    /// What an interface is for now.
+    fn settings(&self, name: &str, budgets: &Budgets) -> PathSettings {
+        let Some(interface) = self.named(name) else { return PathSettings::default() };
+        let is_spent = self.budget_of(name).is_some_and(|budget| budgets.used_bytes(&budget) >= budget.bytes);
+        PathSettings {
+            backup: interface.is_backup || is_spent,
+            priority: interface.preference.priority,
+            closed: is_spent && interface.preference.is_budget_hard,
+            ..PathSettings::default()
+        }
+    }
+
+    pub(super) fn budget_of(&self, name: &str) -> Option<Budget> {
+        let interface = self.named(name)?;
+        Some(Budget {
+            interface: interface.name.clone(),
+            bytes: interface.preference.budget_bytes?,
+            is_daily: interface.is_budget_daily,
+            is_hard: interface.preference.is_budget_hard,
+        })
+    }
+
+    pub(super) fn budgets(&self) -> impl Iterator<Item = Budget> + '_ {
+        self.0.iter().filter_map(|interface| self.budget_of(&interface.name))
+    }
 }
 
 /// The paths to `endpoints` (address and peer) that the interfaces give, without the tunnel's own device.
 pub(super) fn wanted(
     state: &SystemState,
     own: &str,
-    uplinks: &Uplinks,
-    endpoints: &[(SocketAddr, usize)],
+    (uplinks, budgets): (&Uplinks, &Budgets),
+    endpoints: &[(SocketAddr, PeerId)],
 ) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     for link in &state.links {
         let name = &link.name;
-        let is_named =
-            uplinks.only.is_empty() || uplinks.only.contains(name) || uplinks.backup.contains(name);
-        if link.is_loopback || !link.is_running || name == own || !is_named {
+        if link.is_loopback || !link.is_running || name == own || !uplinks.takes(name) {
             continue;
         }
+        let settings = uplinks.settings(name, budgets);
         for &(remote, peer) in endpoints {
             let has_address = link.addresses.iter().any(|address| address.is_ipv4() == remote.is_ipv4());
             if has_address && state.leads_to(link.index, remote.ip()) {
-                let is_backup = uplinks.backup.contains(name);
-                wanted.push(Wanted { interface: name.clone(), link: link.index, remote, peer, is_backup });
+                wanted.push(Wanted { interface: name.clone(), link: link.index, remote, peer, settings });
             }
         }
     }
     wanted
 }
 
-impl Follower {
-    /// Makes the driver's paths those that are wanted. Returns what is to be told.
-    pub(super) fn follow(&mut self, driver: &mut Driver, peers: &[PeerId], wanted: &[Wanted]) -> Vec<String> {
-        let mut told = Vec::new();
-        for (key, known) in &mut self.paths {
-            let is_wanted = wanted.iter().any(|want| key_of(want) == *key);
-            if known.is_up && !is_wanted {
-                known.is_up = false;
-                let (engine, now) = driver.engine();
-                engine.set_path_up(now, peers[key.2], known.path, false);
-                told.push(format!("{} is gone", key.0));
-            }
-        }
-        for want in wanted {
-            if let Err(error) = self.take(driver, peers[want.peer], want, &mut told) {
-                told.push(format!("{}: {error}", want.interface));
-            }
-        }
-        told
+#[cfg(test)]
+mod tests {
+    use super::super::super::interfaces::parse_all_interfaces;
+    use super::*;
+
+    fn uplinks(words: &[&str]) -> Uplinks {
+        Uplinks::new(words.iter().flat_map(|text| parse_all_interfaces(text).unwrap().0).collect())
     }
 
-    fn take(
-        &mut self,
-        driver: &mut Driver,
-        peer: PeerId,
-        want: &Wanted,
-        told: &mut Vec<String>,
-    ) -> std::io::Result<()> {
-        let is_v4 = want.remote.is_ipv4();
-        let place = (want.interface.clone(), is_v4);
-        let is_same = self.sockets.get(&place).is_some_and(|bound| bound.link == want.link);
-        if !is_same {
-            if let Some(before) = self.sockets.remove(&place) {
-                driver.close_socket(before.socket);
-            }
-            let socket = driver.open_socket(is_v4, 0, Some(&want.interface))?;
-            self.sockets.insert(place.clone(), Bound { socket, link: want.link });
-        }
-        let local = driver.local_id(self.sockets[&place].socket);
-        let key = key_of(want);
-        let (engine, now) = driver.engine();
-        match self.paths.get_mut(&key) {
-            Some(known) => {
-                engine.move_path(now, peer, known.path, local, want.remote);
-                if !known.is_up {
-                    known.is_up = true;
-                    engine.set_path_up(now, peer, known.path, true);
-                    told.push(format!("{} is back", want.interface));
-                }
-            }
-            None => {
-                let settings = PathSettings { backup: want.is_backup, ..PathSettings::default() };
-                let Some(path) = engine.add_path(now, peer, local, want.remote, settings) else {
-                    return Err(std::io::Error::other("no further path: one end has 8 to a peer at most"));
-                };
-                self.paths.insert(key, Known { path, is_up: true });
-                told.push(format!("{} leads to {}", want.interface, want.remote));
-            }
-        }
-        Ok(())
+    #[test]
+    fn backups_alone_leave_the_others_in_use() {
+        let takes = |words: &[&str]| ["eth0", "wwan0"].map(|name| uplinks(words).takes(name));
+        assert_eq!(takes(&[]), [true, true]);
+        assert_eq!(takes(&["wwan0,backup"]), [true, true]);
+        assert_eq!(takes(&["eth0"]), [true, false]);
+        assert_eq!(takes(&["eth0", "wwan0,backup"]), [true, true]);
     }
 
-    /// The name of a path's interface.
-    pub(super) fn interface_of(&self, peer: usize, path: PathId) -> Option<&str> {
-        let found = self.paths.iter().find(|(key, known)| key.2 == peer && known.path == path);
-        found.map(|(key, _)| key.0.as_str())
+    #[test]
+    fn a_spent_budget_makes_a_backup_or_closes() {
+        let uplinks = uplinks(&["eth0,budget=1KB", "wwan0,budget=1KB,hard,priority=3"]);
+        let mut budgets = Budgets::default();
+        let settings = |budgets: &Budgets| {
+            ["eth0", "wwan0"].map(|name| {
+                let PathSettings { backup, closed, .. } = uplinks.settings(name, budgets);
+                (backup, closed)
+            })
+        };
+        assert_eq!(settings(&budgets), [(false, false); 2]);
+        for name in ["eth0", "wwan0"] {
+            budgets.add(&uplinks.budget_of(name).unwrap(), 1_000);
+        }
+        assert_eq!(settings(&budgets), [(true, false), (true, true)]);
     }
-}
-
-fn key_of(want: &Wanted) -> Key {
-    (want.interface.clone(), want.remote, want.peer)
 }

@@ -1,0 +1,147 @@
+//! What went over interfaces that have a budget. What is for a day outlives the tunnel, in a file of the state folder.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::Failure;
+use super::super::history::default_directory;
+use super::super::words::amount;
+
+const DAY_S: u64 = 86_400;
+
+/// What may go over an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Budget {
+    pub(super) interface: String,
+    pub(super) bytes: u64,
+    /// Anew each day of UTC, and else as long as the tunnel runs.
+    pub(super) is_daily: bool,
+    /// It is used no more afterwards; else it is a backup.
+    pub(super) is_hard: bool,
+}
+
+impl Budget {
+    /// Such as `500 MB/day`.
+    pub(super) fn amount(&self) -> String {
+        format!("{}{}", amount(self.bytes), if self.is_daily { "/day" } else { "" })
+    }
+
+    /// What is to be told when it is spent, or new.
+    pub(super) fn told(&self, is_spent: bool) -> String {
+        let (interface, amount) = (&self.interface, self.amount());
+        match (is_spent, self.is_hard) {
+            (true, true) => format!("{interface} has used its budget of {amount} and is left out"),
+            (true, false) => format!("{interface} has used its budget of {amount} and is a backup"),
+            (false, _) => format!("{interface} has a new budget of {amount}"),
+        }
+    }
+}
+
+/// What has gone.
+#[derive(Debug, Default)]
+pub(super) struct Budgets {
+    /// The file, if budgets by day are to outlive this.
+    place: Option<PathBuf>,
+    daily: Daily,
+    while_running: BTreeMap<String, u64>,
+    is_changed: bool,
+}
+
+/// As it is on file.
+#[derive(Debug, Default, Deserialize, Serialize)]
+struct Daily {
+    /// Days since 1970.
+    day: u64,
+    used_bytes: BTreeMap<String, u64>,
+}
+
+impl Budgets {
+    /// Those of a tunnel with this name, with what is on file. `now_s` is the time since 1970.
+    pub(super) fn load(name: &str, now_s: u64) -> Result<Self, Failure> {
+        let place = default_directory()?.join(format!("tunnel-{name}-budgets.json"));
+        Self::load_from(place, now_s).map_err(Failure::run)
+    }
+
+    fn load_from(place: PathBuf, now_s: u64) -> io::Result<Self> {
+        let daily = match std::fs::read_to_string(&place) {
+            // What can't be read is none of ours, as it is replaced as a whole.
+            Ok(text) => serde_json::from_str(&text).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Daily::default(),
+            Err(error) => return Err(at(&place, error)),
+        };
+        let mut budgets = Self { place: Some(place), daily, ..Self::default() };
+        budgets.begin_day(now_s);
+        Ok(budgets)
+    }
+
+    /// A new day has new budgets.
+    pub(super) fn begin_day(&mut self, now_s: u64) {
+        let day = now_s / DAY_S;
+        if self.daily.day != day {
+            self.daily = Daily { day, used_bytes: BTreeMap::new() };
+            self.is_changed = true;
+        }
+    }
+
+    pub(super) fn used_bytes(&self, budget: &Budget) -> u64 {
+        let used = if budget.is_daily { &self.daily.used_bytes } else { &self.while_running };
+        used.get(&budget.interface).copied().unwrap_or(0)
+    }
+
+    pub(super) fn add(&mut self, budget: &Budget, bytes: u64) {
+        let used = if budget.is_daily { &mut self.daily.used_bytes } else { &mut self.while_running };
+        *used.entry(budget.interface.clone()).or_default() += bytes;
+        self.is_changed |= budget.is_daily && bytes > 0;
+    }
+
+    /// Writes what has changed.
+    pub(super) fn save(&mut self) -> io::Result<()> {
+        let Some(place) = self.place.as_deref().filter(|_| self.is_changed) else { return Ok(()) };
+        let fresh = place.with_extension("new");
+        let text = serde_json::to_string(&self.daily)?;
+        if let Some(directory) = place.parent() {
+            std::fs::create_dir_all(directory).map_err(|error| at(directory, error))?;
+        }
+        std::fs::write(&fresh, text)
+            .and_then(|()| std::fs::rename(&fresh, place))
+            .map_err(|error| at(place, error))?;
+        self.is_changed = false;
+        Ok(())
+    }
+}
+
+fn at(path: &Path, error: io::Error) -> io::Error {
+    polypath_system::in_context(path.display().to_string(), error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(is_daily: bool) -> Budget {
+        Budget { interface: "wwan0".into(), bytes: 10, is_daily, is_hard: false }
+    }
+
+    #[test]
+    fn what_is_for_a_day_outlives_the_tunnel_and_ends_with_the_day() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("state/budgets.json");
+        let noon = 20_000 * DAY_S + DAY_S / 2;
+        let mut budgets = Budgets::load_from(place.clone(), noon).unwrap();
+        for is_daily in [true, false] {
+            budgets.add(&budget(is_daily), 7);
+        }
+        budgets.save().unwrap();
+        let used = |now_s| {
+            let budgets = Budgets::load_from(place.clone(), now_s).unwrap();
+            [true, false].map(|is_daily| budgets.used_bytes(&budget(is_daily)))
+        };
+        assert_eq!(used(noon + 60), [7, 0]);
+        assert_eq!(used(noon + DAY_S), [0, 0]);
+        budgets.begin_day(noon + DAY_S);
+        assert_eq!([true, false].map(|is_daily| budgets.used_bytes(&budget(is_daily))), [0, 7]);
+    }
+}

@@ -1,0 +1,189 @@
+//! A tunnel that runs: what its threads share, and how it takes another file while it runs.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use polypath_tunnel::driver::{Driver, Handle};
+use polypath_tunnel::{Engine, PeerConfig, PeerId, Rules};
+
+use super::super::Failure;
+use super::super::history::now_s;
+use super::budgets::Budgets;
+use super::endpoints::is_name;
+use super::file::{File, PeerPlan, Plan};
+use super::follower::Follower;
+use super::uplinks::Wanted;
+
+/// What the threads of a tunnel share.
+pub(super) struct Running {
+    /// The tunnel's file.
+    pub(super) file: PathBuf,
+    pub(super) is_quiet: bool,
+    /// Rung when the file was taken anew.
+    pub(super) changed: tokio::sync::Notify,
+    state: Mutex<State>,
+}
+
+/// What changes while it runs.
+pub(super) struct State {
+    pub(super) plan: Plan,
+    /// The engine's names of the plan's peers, in their order.
+    pub(super) peers: Vec<PeerId>,
+    pub(super) follower: Follower,
+    pub(super) budgets: Budgets,
+    /// Interfaces whose budgets are spent, as was told.
+    spent: BTreeSet<String>,
+}
+
+/// What a look at a tunnel has found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Peers with names of whom nothing comes, by any path.
+    pub(super) silent: Vec<PeerId>,
+    /// A budget is spent, or a day has begun: interfaces are for something else now.
+    pub(super) budgets_changed: bool,
+    /// What is to be told.
+    pub(super) told: Vec<String>,
+}
+
+/// What the engine is told of a peer.
+pub(super) fn peer_config(plan: &Plan, peer: &PeerPlan) -> PeerConfig {
+    PeerConfig {
+        public_key: peer.public_key,
+        preshared_key: peer.preshared_key.clone(),
+        allowed_ips: peer.allowed_ips.clone(),
+        rules: Rules::new(plan.rules.clone()),
+    }
+}
+
+impl Running {
+    /// Of an engine that has the plan's peers.
+    pub(super) fn new(file: &Path, plan: Plan, engine: &Engine, is_quiet: bool) -> Result<Self, Failure> {
+        let peers: Vec<PeerId> =
+            plan.peers.iter().filter_map(|peer| engine.peer_by_key(&peer.public_key)).collect();
+        let budgets = match plan.uplinks.budgets().next() {
+            Some(_) => Budgets::load(&plan.name, now_s())?,
+            None => Budgets::default(),
+        };
+        let state =
+            Mutex::new(State { plan, peers, follower: Follower::default(), budgets, spent: BTreeSet::new() });
+        let file = std::path::absolute(file).map_err(Failure::run)?;
+        Ok(Self { file, is_quiet, changed: tokio::sync::Notify::new(), state })
+    }
+
+    /// Nobody asks the driver's thread for something while holding it: that thread takes it, too.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the file as it is now. Returns what has changed, or what is wrong with it.
+    pub(super) fn reload(
+        self: &std::sync::Arc<Self>,
+        handle: &Handle<Driver>,
+    ) -> Result<Vec<String>, String> {
+        let plan = File::read(&self.file).and_then(|file| file.plan(&self.file)).map_err(Failure::message)?;
+        let running = std::sync::Arc::clone(self);
+        let told = handle.ask(move |driver| running.state().take_plan(driver, plan));
+        self.changed.notify_one();
+        told.map_err(|error| error.to_string())?
+    }
+}
+
+impl State {
+    /// The peers, with what the plan says of each.
+    pub(super) fn peers(&self) -> impl Iterator<Item = (PeerId, &PeerPlan)> {
+        self.peers.iter().copied().zip(&self.plan.peers)
+    }
+
+    /// Another plan for the same device. Sessions of peers that stay go on.
+    fn take_plan(&mut self, driver: &mut Driver, plan: Plan) -> Result<Vec<String>, String> {
+        plan.check_peers()?;
+        let mut told = Vec::new();
+        for what in self.plan.fixed_differences(&plan) {
+            told.push(format!("{what}: takes effect when the tunnel begins anew"));
+        }
+        let (engine, _) = driver.engine();
+        let changes = engine.set_peers(plan.peers.iter().map(|peer| peer_config(&plan, peer)).collect());
+        let gone = self.peers().filter(|(id, _)| changes.removed.contains(id));
+        told.extend(gone.map(|(_, peer)| format!("{} is gone", peer.label())));
+        let peers: Vec<PeerId> =
+            plan.peers.iter().filter_map(|peer| engine.peer_by_key(&peer.public_key)).collect();
+        for (id, peer) in peers.iter().zip(&plan.peers) {
+            let before = self.peers().find(|(before, _)| before == id).map(|(_, peer)| peer);
+            if changes.added.contains(id) {
+                told.push(format!("{} is new", peer.label()));
+            } else if before.is_some_and(|before| before != peer) {
+                told.push(format!("{} has changed", peer.label()));
+            }
+        }
+        changes.removed.iter().for_each(|id| self.follower.forget(*id));
+        self.peers = peers;
+        self.plan.take(plan);
+        if told.is_empty() {
+            told.push("no peer has changed".into());
+        }
+        Ok(told)
+    }
+
+    /// Makes the driver's paths those that are wanted.
+    pub(super) fn follow(&mut self, driver: &mut Driver, wanted: &[Wanted]) -> Vec<String> {
+        let is_there = |want: &&Wanted| self.peers.contains(&want.peer);
+        let wanted: Vec<Wanted> = wanted.iter().filter(is_there).cloned().collect();
+        self.follower.follow(driver, &wanted)
+    }
+
+    /// Looks at what has gone over the interfaces, and at who is silent.
+    pub(super) fn look(&mut self, driver: &mut Driver) -> Seen {
+        let mut seen = Seen::default();
+        self.count(driver);
+        self.look_at_budgets(&mut seen);
+        let (engine, now) = driver.engine();
+        for (id, _) in self.peers().filter(|(_, peer)| peer.endpoints.iter().any(|text| is_name(text))) {
+            let status = engine.peer_status(now, id);
+            let lives = status.is_some_and(|status| {
+                let is_stock = status.keys_age.is_some() && !status.knows_paths;
+                is_stock || status.paths.iter().any(|path| path.is_usable || path.is_closed)
+            });
+            if !lives {
+                seen.silent.push(id);
+            }
+        }
+        seen
+    }
+
+    /// Adds what has gone over interfaces with a budget since the last time.
+    pub(super) fn count(&mut self, driver: &mut Driver) {
+        let budgets: Vec<_> = self.plan.uplinks.budgets().collect();
+        if budgets.is_empty() {
+            return;
+        }
+        let bytes = self.follower.take_bytes(driver);
+        self.budgets.begin_day(now_s());
+        for budget in &budgets {
+            self.budgets.add(budget, bytes.get(&budget.interface).copied().unwrap_or(0));
+        }
+    }
+
+    /// Which budgets are spent, or new, since this was asked last.
+    fn look_at_budgets(&mut self, seen: &mut Seen) {
+        let budgets: Vec<_> = self.plan.uplinks.budgets().collect();
+        for budget in &budgets {
+            let is_spent = self.budgets.used_bytes(budget) >= budget.bytes;
+            let was_spent = self.spent.contains(&budget.interface);
+            if is_spent == was_spent {
+                continue;
+            }
+            seen.budgets_changed = true;
+            seen.told.push(budget.told(is_spent));
+            if is_spent {
+                self.spent.insert(budget.interface.clone());
+            } else {
+                self.spent.remove(&budget.interface);
+            }
+        }
+        if let Err(error) = self.budgets.save() {
+            seen.told.push(format!("what has gone of budgets can't be kept: {error}"));
+        }
+    }
+}
