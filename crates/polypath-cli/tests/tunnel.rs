@@ -19,6 +19,8 @@ use tempfile::TempDir;
 
 /// Nothing here takes longer, unless it hangs.
 const LIMIT: Duration = Duration::from_secs(20);
+/// TCP asks again after twice as long each time while nothing passes: a tunnel that begins anew may be found much later.
+const PATIENCE: Duration = Duration::from_secs(80);
 
 /// A shell that runs in a network namespace; it is ended with this.
 struct Shell(Child);
@@ -177,7 +179,7 @@ fn connect(from: &Namespace, at: &Namespace, place: SocketAddr) -> (TcpStream, S
     });
     let connect = || TcpStream::connect_timeout(&place, LIMIT);
     let stream = from.run(connect).expect("the namespace").expect("it connects");
-    stream.set_read_timeout(Some(LIMIT)).expect("a socket");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
     (stream, peer.recv_timeout(LIMIT).expect("it is seen"))
 }
 
@@ -247,6 +249,10 @@ fn connections_go_on_when_a_killed_end_starts_again() {
     }
     let hosts = Hosts::new();
     let (laptop, server) = (&hosts.testbed.client, &hosts.testbed.server);
+    // Interfaces that were down have lost their addresses of IPv6: they go before the first look.
+    for (path, is_up) in [(0, false), (1, false), (0, true), (1, true)] {
+        hosts.set_up(path, is_up);
+    }
     let before = [laptop, server].map(host);
     let (serving, calling) = (hosts.serve(), hosts.call());
     hosts.wait_for_paths(2);

@@ -180,6 +180,7 @@ fn a_path_may_become_a_backup_while_data_flows() {
             assert!(more[used] > 200_000 && more[1 - used] < 20_000, "end {end}: {more:?}");
         }
     }
+    network.run_until(Instant::from_secs(14));
     assert_eq!([0, 1].map(|end| network.delivered[end].len()), [1_000, 1_000]);
 }
 

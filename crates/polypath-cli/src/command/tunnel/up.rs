@@ -72,10 +72,13 @@ fn carry(path: &Path, plan: Plan, control: Control, is_quiet: bool) -> Result<()
     let carrier = carrier.map_err(Failure::run)?;
     answer(&running, &handle, control)?;
     let ending = Arc::clone(&running);
-    let following = Following { running, handle: handle.clone(), gateway, led: Led::default() };
+    let mut following = Following { running, handle: handle.clone(), gateway, led: Led::default() };
     let ended = runtime.block_on(following.follow(watch, end));
+    // Not within the runtime, which must not wait.
+    let closed = following.gateway.take().map_or(Ok(()), Gateway::close);
     handle.stop();
     let _ = carrier.join();
+    closed.map_err(Failure::run)?;
     ending.state().budgets.save().map_err(Failure::run)?;
     ended
 }
@@ -127,7 +130,7 @@ struct Following {
 impl Following {
     /// Until the driver ends, or a signal comes.
     async fn follow(
-        mut self,
+        &mut self,
         mut watch: Watch,
         mut end: tokio::sync::oneshot::Receiver<std::io::Result<()>>,
     ) -> Result<(), Failure> {
