@@ -2,6 +2,7 @@
 
 mod delay;
 mod mtu;
+mod overtaken;
 mod rate;
 mod receiver;
 mod sender;

@@ -9,13 +9,12 @@ use polypath_congestion::{Ack, Config, Controller, FlowView, Flows, Policy, Rate
 use polypath_units::{BitRate, Duration, Instant};
 
 use super::mtu::BASE_BYTES;
+use super::overtaken::Overtaken;
 use super::rate::{Ceiling, RateMeter};
 use super::receiver::MOST_ACK_DELAY;
 use super::standing_queue::StandingQueue;
 use crate::frame::AckFrame;
 
-/// A packet is lost when one behind it by so many came (RFC 9002 §6.1.1).
-const PACKET_THRESHOLD: u64 = 3;
 /// Before the first sample (RFC 9002 §6.2.2).
 const FIRST_RTT: Duration = Duration::from_millis(333);
 /// The least that time thresholds are.
@@ -98,6 +97,7 @@ pub(crate) struct PathSender {
     min_rtt: LeastRtt,
     latest_rtt: Duration,
     standing_queue: StandingQueue,
+    overtaken: Overtaken,
     meter: RateMeter,
     ceiling: Ceiling,
     paced_until: Instant,
@@ -137,6 +137,7 @@ impl PathSender {
             min_rtt: LeastRtt::default(),
             latest_rtt: Duration::ZERO,
             standing_queue: StandingQueue::default(),
+            overtaken: Overtaken::default(),
             meter: RateMeter::default(),
             ceiling: Ceiling::default(),
             paced_until: now,
@@ -285,10 +286,8 @@ impl PathSender {
             for number in (low.max(self.base)..=high).rev() {
                 self.settle(now, number, number == largest, &mut tally);
             }
+            self.note_late(now, (low, high), largest);
             let Some(after) = low.checked_sub(u64::from(range.gap) + 1) else { break };
-            if after < self.base {
-                break;
-            }
             high = after;
         }
         if tally.acked_bytes == 0 {
@@ -301,6 +300,7 @@ impl PathSender {
             let delay = Duration::from_micros(ack.delay_micros.into()).min(MOST_ACK_DELAY * 4);
             self.sample_rtt(now, now.since(sent_at), delay);
         }
+        self.overtaken.forget(now);
         let mut lost = self.find_lost(now);
         let outcome = AckOutcome {
             acked_bytes: tally.acked_bytes,
@@ -366,6 +366,19 @@ impl PathSender {
         }
     }
 
+    /// What was taken for lost, and arrived all the same.
+    fn note_late(&mut self, now: Instant, arrived: (u64, u64), largest: u64) {
+        let rtt = self.srtt();
+        let late = self.overtaken.handle_arrived(now, arrived, largest, rtt);
+        if late.packets > 0 {
+            self.lost = self.lost.saturating_sub(late.bytes);
+            self.lost_packets = self.lost_packets.saturating_sub(late.packets);
+            self.delivered += late.bytes;
+            self.recovery_end = None;
+            self.controller.on_spurious(now);
+        }
+    }
+
     /// Takes for lost what packets behind it have overtaken, in numbers or time.
     fn find_lost(&mut self, now: Instant) -> Lost {
         let mut lost = Lost::default();
@@ -379,7 +392,7 @@ impl PathSender {
             if sent.fate == Fate::Settled {
                 continue;
             }
-            if largest - number < PACKET_THRESHOLD && now.since(sent.sent_at) < patience {
+            if largest - number < self.overtaken.packets() && now.since(sent.sent_at) < patience {
                 break;
             }
             sent.fate = Fate::Settled;
@@ -387,6 +400,7 @@ impl PathSender {
             self.in_flight_bytes -= u64::from(sent.bytes);
             self.lost += u64::from(sent.bytes);
             self.long_lost = self.long_lost.saturating_add(u32::from(is_long(sent.bytes)));
+            self.overtaken.handle_lost(number, sent.bytes, sent.sent_at);
             lost.packets += 1;
             lost.bytes += u64::from(sent.bytes);
             lost.last = number;
@@ -397,7 +411,7 @@ impl PathSender {
 
     fn loss_patience(&self) -> Duration {
         let rtt = self.srtt().max(self.latest_rtt);
-        (rtt + rtt / 8).max(GRANULARITY)
+        (rtt + rtt / 8).max(GRANULARITY).max(rtt + self.overtaken.wait() + self.overtaken.wait() / 4)
     }
 
     fn tell_controller(&mut self, now: Instant, tally: &Tally, lost: &Lost) {
@@ -472,7 +486,7 @@ impl PathSender {
             delivered_bytes: self.delivered,
             tx_in_flight_bytes: newest.tx_in_flight,
             in_flight_bytes: self.in_flight_bytes,
-            lost_bytes: self.lost - newest.prior_lost,
+            lost_bytes: self.lost.saturating_sub(newest.prior_lost),
             total_lost_bytes: self.lost,
         }
     }
