@@ -8,13 +8,12 @@ use polypath_units::{Duration, Instant};
 
 use super::again::Again;
 use super::counts::PeerCounts;
-use super::departure::Departure;
+use super::departure::{Departure, datagram_bytes};
 use super::link::{Link, PathEnds};
 use super::path_bits::PathBits;
 use super::schedule;
 use super::sessions::Sessions;
 
-use super::transmit::datagram_bytes;
 use crate::frame::{DATA_HEADER_BYTES, DataHeader, Frame, MOST_DATA_HEADER_BYTES, Order, Sequence};
 use crate::inner_packet::InnerPacket;
 use crate::key::{PresharedKey, PublicKey};

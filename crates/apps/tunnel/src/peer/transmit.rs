@@ -2,14 +2,11 @@
 
 use polypath_units::Instant;
 
-use super::departure::Departure;
+use super::departure::{Departure, datagram_bytes, overhead};
 use super::link::PathEnds;
 use super::schedule;
 use super::state::{Peer, take_number};
-use crate::frame::{
-    DATA_HEADER_BYTES, DataHeader, Frame, MOST_DATA_HEADER_BYTES, Order, PROBE, PROBE_BYTES, Sequence,
-    TAKES_AES,
-};
+use crate::frame::{DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE, PROBE_BYTES, Sequence, TAKES_AES};
 use crate::noise::{PATH_HEADER_BYTES, PLAIN_HEADER_BYTES, PathId, TAG_BYTES};
 use crate::transmit::Transmit;
 
@@ -311,17 +308,6 @@ impl Peer {
         self.counts.sent += 1;
         Some(len)
     }
-}
-
-/// Length of the datagram for a packet behind its room, at most.
-pub(super) const fn datagram_bytes(frame: &[u8]) -> usize {
-    overhead(true) + frame.len().saturating_sub(DATA_HEADER_BYTES)
-}
-
-/// What is around a packet.
-const fn overhead(with_time: bool) -> usize {
-    let header = if with_time { MOST_DATA_HEADER_BYTES } else { DATA_HEADER_BYTES };
-    PATH_HEADER_BYTES + header + TAG_BYTES
 }
 
 fn plain_datagram(contents: &[u8], seal: impl FnOnce(&mut [u8])) -> Vec<u8> {
