@@ -99,6 +99,16 @@ impl Action {
         }
     }
 
+    /// Lets the kernel translate connections that it has lost sight of; none if it does so, or knows no connections.
+    ///
+    /// While a gateway begins anew, packets pass that nobody follows. What comes behind them would be neither taken for a part of its
+    /// connection nor translated, and the connection would stand still for ever.
+    pub(super) fn follow_leniently() -> Option<Self> {
+        let before = std::fs::read_to_string(format!("/proc/sys/{LIBERAL}")).ok()?.trim().to_owned();
+        let value = "1".to_owned();
+        (before != value).then(|| Self::SetVariable { name: LIBERAL.to_owned(), value, before })
+    }
+
     /// Whether it leads packets for an address of the stack to it.
     pub(super) fn leads_to(&self, addr: IpAddr) -> bool {
         match self {
@@ -168,9 +178,16 @@ impl Action {
     }
 }
 
+/// Whether connections are translated whose sequence numbers the kernel has not followed.
+const LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
+
 /// Whether set-up sets it.
 fn is_variable(name: &str) -> bool {
-    name == FORWARD_V4 || name == FORWARD_V6 || is_accept_ra(name) || forwarding_link(name).is_some()
+    name == FORWARD_V4
+        || name == FORWARD_V6
+        || name == LIBERAL
+        || is_accept_ra(name)
+        || forwarding_link(name).is_some()
 }
 
 fn is_forwarding_wanted(name: &str) -> bool {

@@ -12,6 +12,7 @@ use polypath_system::process::Process;
 use polypath_system::{Netlink, SystemState};
 use serde::{Deserialize, Serialize};
 
+use super::action::Action;
 use super::limits::Limits;
 use super::places::DEVICES;
 use super::plan::forwarding_actions;
@@ -109,7 +110,11 @@ impl Gateway {
         let limits = variables.limits()?;
         self.table(&limits).apply()?;
         forward::allow(&self.device, &table_name(&self.device))?;
-        actions.iter().try_for_each(|action| action.apply(&netlink))
+        actions.iter().try_for_each(|action| action.apply(&netlink))?;
+        // Only now does the kernel follow connections, and have the variable.
+        let Some(action) = Action::follow_leniently() else { return Ok(()) };
+        variables.note(std::slice::from_ref(&action))?;
+        action.apply(&netlink)
     }
 
     /// Takes everything down, and says what could not be.
