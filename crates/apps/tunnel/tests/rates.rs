@@ -114,3 +114,33 @@ fn a_fast_path_is_known_soon() {
         assert!(share >= 0.9, "{mbps} Mbit/s, {delay}: {share}");
     }
 }
+
+/// As `tc netem delay 20ms 10ms` makes it.
+#[test]
+fn packets_that_overtake_each_other_are_not_taken_for_lost() {
+    let jitter = Duration::from_millis(10);
+    let paths =
+        [(20, 10), (10, 30)].map(|(mbps, delay)| PathConfig { jitter, ..PathConfig::new(mbps, delay) });
+    let mut network = Network::new(&paths);
+    network.run_until(BEGIN);
+    // 80 % of the sum for twenty seconds.
+    let (count, spacing) = (41_000, Duration::from_micros(485));
+    for number in 0..count {
+        network.send_at(BEGIN + spacing * u64::from(number), 0, packet(1, 2, 4_000, number, PACKET_BYTES));
+    }
+    network.run_until(BEGIN + Duration::from_secs(21));
+    let came = numbers(&network.delivered[1]);
+    assert!(came.len() as f64 >= f64::from(count) * 0.99, "{} of {count}", came.len());
+    let status = network.ends[0].peer_status(network.now, network.peers[0]).unwrap();
+    let again = status.counts.sent_again;
+    assert!(again <= u64::from(count) / 50, "{again} sent again: {:?}", status.paths);
+
+    // And a flow that fills what there is.
+    let mut network = Network::new(&paths);
+    network.run_until(BEGIN);
+    let mut bulk = Bulk::new();
+    let from = BEGIN + Duration::from_secs(4);
+    bulk.run(&mut network, from + Duration::from_secs(6));
+    let share = share(&network, &paths, from, network.now);
+    assert!(share >= 0.8, "{share}");
+}

@@ -25,6 +25,8 @@ pub(crate) struct PathConfig {
     pub(crate) loss: f64,
     /// So much passes at once after idleness, as a token bucket lets it.
     pub(crate) burst_bytes: u64,
+    /// Each packet takes up to so much longer, by chance: packets overtake each other.
+    pub(crate) jitter: Duration,
 }
 
 impl PathConfig {
@@ -32,7 +34,14 @@ impl PathConfig {
     pub(crate) fn new(mbps: u64, delay_ms: u64) -> Self {
         let rate = BitRate::from_mbps(mbps);
         let queue_bytes = rate.bytes_in(Duration::from_millis(100)).max(15_000);
-        Self { rate, delay: Duration::from_millis(delay_ms), queue_bytes, loss: 0.0, burst_bytes: 0 }
+        Self {
+            rate,
+            delay: Duration::from_millis(delay_ms),
+            queue_bytes,
+            loss: 0.0,
+            burst_bytes: 0,
+            jitter: Duration::ZERO,
+        }
     }
 }
 
@@ -248,7 +257,10 @@ impl Network {
         let takes = link.config.rate.time_to_send(bytes.len() as u64 + OUTER_BYTES);
         let burst = link.config.rate.time_to_send(link.config.burst_bytes);
         link.free_at[end] = link.free_at[end].max(now - burst) + takes;
-        let at = link.free_at[end].max(now) + link.config.delay;
+        let mut at = link.free_at[end].max(now) + link.config.delay;
+        if !link.config.jitter.is_zero() {
+            at += link.config.jitter.mul_f64(f64::from(self.random.next_u32()) / f64::from(u32::MAX));
+        }
         self.schedule(at, Event::Datagram { to: 1 - end, path, from: address(end, path), bytes });
     }
 
