@@ -105,6 +105,8 @@ pub(super) struct PathReport {
     state: String,
     rtt_ms: Option<f64>,
     rate_mbps: f64,
+    /// The longest packet that comes through, its IP header included.
+    mtu_bytes: usize,
     sent_bytes: u64,
     received_bytes: u64,
     lost_packets: u64,
@@ -147,6 +149,7 @@ impl PeerReport {
                     state: state_of(path).to_owned(),
                     rtt_ms: path.srtt.map(Duration::as_millis_f64),
                     rate_mbps: path.rate.as_mbps_f64(),
+                    mtu_bytes: path.mtu_bytes,
                     sent_bytes: path.sent.1,
                     received_bytes: path.received.1,
                     lost_packets: path.sent.2,
