@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use polypath_system::tun::Tun;
+use rustix::io::Errno;
 
 use crate::engine::PACKET_ROOM_BYTES;
 use crate::offload::{Coalescer, Segmenter, VNET_HEADER_BYTES};
@@ -45,7 +46,7 @@ impl Device {
     pub(super) fn read(&mut self, take: &mut dyn FnMut(Box<[u8]>)) -> io::Result<bool> {
         let length = match rustix::io::read(&self.tun, &mut self.frame[..]) {
             Ok(length) => length,
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(false),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
             Err(error) => {
                 return Err(polypath_system::in_context("can't read from the TUN device", error.into()));
             }
@@ -83,10 +84,7 @@ impl Device {
         self.coalescer.coalesce(&packets, |parts: &[IoSlice<'_>]| match rustix::io::writev(tun, parts) {
             Ok(_) => {}
             // Full, or down, or no packet that the kernel takes: lost, as anywhere on its way.
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::IO | rustix::io::Errno::INVAL) => {
-                *unwritten += 1
-            }
-            Err(rustix::io::Errno::NOBUFS | rustix::io::Errno::NOMEM | rustix::io::Errno::INTR) => {
+            Err(Errno::AGAIN | Errno::IO | Errno::INVAL | Errno::NOBUFS | Errno::NOMEM | Errno::INTR) => {
                 *unwritten += 1;
             }
             Err(error) => failed = Some(error),
@@ -97,9 +95,7 @@ impl Device {
             Err(polypath_system::in_context("can't write to the TUN device", error.into()))
         })
     }
-}
 
-impl Device {
     pub(super) fn name(&self) -> &str {
         self.tun.name()
     }

@@ -31,8 +31,8 @@ pub struct EngineConfig {
     pub mtu_bytes: usize,
     /// Congestion control of each path.
     pub congestion: Policy,
-    /// The processor has instructions for AES-GCM; the driver knows. Where both ends have, paths are encrypted by it: it takes a third of
-    /// the time of ChaCha20-Poly1305. Default false.
+    /// The processor has instructions for AES-GCM; the driver knows. Where both ends have, paths are encrypted by it: a
+    /// packet then costs the engine half as much as with ChaCha20-Poly1305. Default false.
     pub has_fast_aes: bool,
 }
 

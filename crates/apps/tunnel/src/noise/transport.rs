@@ -32,9 +32,8 @@ pub(crate) struct Transport {
     receiving: LessSafeKey,
     sending_aes: LessSafeKey,
     receiving_aes: LessSafeKey,
-    knows_aes: bool,
-    /// Packets that AES may still encrypt.
-    left_for_aes: u64,
+    /// Packets that AES may still encrypt, if the peer takes it.
+    left_for_aes: Option<u64>,
     /// The peer's number of the session.
     remote: [u8; 4],
     plain_sent: u64,
@@ -53,8 +52,7 @@ impl Transport {
             receiving: key(receiving),
             sending_aes: aes_key(sending),
             receiving_aes: aes_key(receiving),
-            knows_aes: false,
-            left_for_aes: 0,
+            left_for_aes: None,
             remote,
             plain_sent: 0,
             plain_received: ReplayWindow::new(),
@@ -70,9 +68,7 @@ impl Transport {
 
     /// The peer takes AES as well: what is sent on paths from now on is encrypted by it.
     pub(crate) fn allow_aes(&mut self) {
-        if !self.knows_aes {
-            (self.knows_aes, self.left_for_aes) = (true, MOST_BY_AES);
-        }
+        self.left_for_aes.get_or_insert(MOST_BY_AES);
     }
 
     /// How much has been sent as WireGuard sends it, and the most on any path: a key is good for 2^32 each.
@@ -86,11 +82,13 @@ impl Transport {
         let sent = &mut self.sent[path.index()];
         let counter = *sent;
         *sent = sent.checked_add(1)?;
-        let (cipher, key) = match self.left_for_aes {
-            0 => (Cipher::ChaCha, &self.sending),
-            _ => (Cipher::Aes, &self.sending_aes),
+        let (cipher, key) = match &mut self.left_for_aes {
+            None | Some(0) => (Cipher::ChaCha, &self.sending),
+            Some(left) => {
+                *left -= 1;
+                (Cipher::Aes, &self.sending_aes)
+            }
         };
-        self.left_for_aes = self.left_for_aes.saturating_sub(1);
         let header = message::path_header(path, cipher, self.remote, counter);
         datagram[..PATH_HEADER_BYTES].copy_from_slice(&header);
         seal(key, nonce_on_path(path, counter), &header, &mut datagram[PATH_HEADER_BYTES..]);
@@ -218,12 +216,13 @@ mod tests {
         sent[1] ^= 1;
         assert_eq!(there.open_on_path((one, Cipher::ChaCha, 0), &mut sent), Err(OpenError::NotAuthentic));
     }
+
     #[test]
     fn aes_is_used_where_both_have_it_and_for_so_many_packets() {
         let (mut here, mut there) = ends();
         let path = PathId::new(3).unwrap();
         here.allow_aes();
-        here.left_for_aes = 2;
+        here.left_for_aes = Some(2);
         for (counter, expected) in [(0, Cipher::Aes), (1, Cipher::Aes), (2, Cipher::ChaCha)] {
             let mut sent = datagram(b"hello");
             assert_eq!(here.seal_on_path(path, &mut sent), Some(counter));

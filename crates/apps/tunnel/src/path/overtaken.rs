@@ -38,7 +38,7 @@ pub(super) struct Overtaken {
     packets: u64,
     wait: Duration,
     learned_at: Instant,
-    /// By number.
+    /// By number: losses are found in the order in which packets left.
     missing: VecDeque<Missing>,
 }
 
@@ -81,20 +81,15 @@ impl Overtaken {
         rtt: Duration,
     ) -> Late {
         let mut late = Late::default();
-        if self.missing.is_empty() {
-            return late;
-        }
+        let first = self.missing.partition_point(|missing| missing.number < low);
+        let end = self.missing.partition_point(|missing| missing.number <= high);
         let (mut packets, mut wait) = (self.packets, self.wait);
-        self.missing.retain(|missing| {
-            let is_here = (low..=high).contains(&missing.number);
-            if is_here {
-                late.packets += 1;
-                late.bytes += u64::from(missing.bytes);
-                packets = packets.max(largest.saturating_sub(missing.number) + 1);
-                wait = wait.max(now.since(missing.sent_at).saturating_sub(rtt));
-            }
-            !is_here
-        });
+        for missing in self.missing.drain(first..end.max(first)) {
+            late.packets += 1;
+            late.bytes += u64::from(missing.bytes);
+            packets = packets.max(largest.saturating_sub(missing.number) + 1);
+            wait = wait.max(now.since(missing.sent_at).saturating_sub(rtt));
+        }
         if late.packets > 0 {
             self.packets = packets.min(MOST_PACKETS);
             self.wait = wait.min(MOST_WAIT);
