@@ -1,6 +1,7 @@
 //! A tunnel that runs: what its threads share, and how it takes another file while it runs.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -136,7 +137,9 @@ impl State {
     /// Looks at what has gone over the interfaces, and at who is silent.
     pub(super) fn look(&mut self, driver: &mut Driver) -> Seen {
         let mut seen = Seen::default();
-        self.count(driver);
+        if let Err(error) = self.count(driver) {
+            seen.told.push(format!("what has gone of budgets can't be kept: {error}"));
+        }
         self.look_at_budgets(&mut seen);
         let (engine, now) = driver.engine();
         for (id, _) in self.peers().filter(|(_, peer)| peer.endpoints.iter().any(|text| is_name(text))) {
@@ -152,17 +155,18 @@ impl State {
         seen
     }
 
-    /// Adds what has gone over interfaces with a budget since the last time.
-    pub(super) fn count(&mut self, driver: &mut Driver) {
+    /// Adds what has gone over interfaces with a budget since the last time. It is on file before anything follows from it.
+    pub(super) fn count(&mut self, driver: &mut Driver) -> io::Result<()> {
         let budgets: Vec<_> = self.plan.uplinks.budgets().collect();
         if budgets.is_empty() {
-            return;
+            return Ok(());
         }
         let bytes = self.follower.take_bytes(driver);
         self.budgets.begin_day(now_s());
         for budget in &budgets {
             self.budgets.add(budget, bytes.get(&budget.interface).copied().unwrap_or(0));
         }
+        self.budgets.save()
     }
 
     /// Which budgets are spent, or new, since this was asked last.
@@ -181,9 +185,6 @@ impl State {
             } else {
                 self.spent.remove(&budget.interface);
             }
-        }
-        if let Err(error) = self.budgets.save() {
-            seen.told.push(format!("what has gone of budgets can't be kept: {error}"));
         }
     }
 }

@@ -166,8 +166,8 @@ pub(super) fn report(running: &Arc<Running>, handle: &Handle<Driver>) -> String 
     let report = handle.ask(move |driver| {
         let lost = driver.losses().into();
         let mut state = running.state();
-        // What went since the last look counts, too.
-        state.count(driver);
+        // What went since the last look counts, too. That it can't be kept is told by the next look.
+        let _ = state.count(driver);
         let (engine, now) = driver.engine();
         let peers = state.peers().filter_map(|(id, plan)| {
             let status = engine.peer_status(now, id)?;
