@@ -10,6 +10,8 @@ const REKEY_AFTER: Duration = Duration::from_secs(120);
 const REJECT_AFTER: Duration = Duration::from_secs(180);
 /// A handshake without an answer is begun again (§6.4).
 const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The first ones wait less: a path that has just come up often loses what it is given first.
+const FIRST_TIMEOUTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
 /// REKEY-ATTEMPT-TIME is 90 s (§6.4).
 const MOST_ATTEMPTS: u32 = 18;
 /// With numbers of 32 bits on each path, keys end long before.
@@ -114,8 +116,9 @@ impl Sessions {
         jitter: Duration,
         persists: bool,
     ) -> Option<Index> {
+        let timeout = FIRST_TIMEOUTS.get(self.attempts as usize).copied().unwrap_or(REKEY_TIMEOUT);
         self.attempts += 1;
-        self.begin_at = (persists || self.attempts < MOST_ATTEMPTS).then(|| now + REKEY_TIMEOUT + jitter);
+        self.begin_at = (persists || self.attempts < MOST_ATTEMPTS).then(|| now + timeout + jitter);
         self.handshake.replace(handshake).map(|before| before.local())
     }
 
