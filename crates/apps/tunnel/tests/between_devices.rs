@@ -15,6 +15,8 @@ use polypath_tunnel::offload::{Coalescer, Segmenter, VNET_HEADER_BYTES};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const MTU_BYTES: usize = 1400;
+/// The protocol's number.
+const UDP: u8 = 17;
 
 const ADDRESSES: [[&str; 2]; 2] = [["10.9.0.1", "fd09::1"], ["10.9.0.2", "fd09::2"]];
 
@@ -133,8 +135,10 @@ fn datagrams_of_one_write_arrive_one_by_one() {
         for datagram in &datagrams {
             sender.send_to(datagram, addr).expect("sends");
         }
-        let (packets, _) = client.read();
-        assert!(packets.len() >= datagrams.len());
+        let (mut packets, _) = client.read();
+        // The kernel asks for routers and joins groups when it likes, in between.
+        packets.retain(|packet| packet[if packet[0] >> 4 == 4 { 9 } else { 6 }] == UDP);
+        assert_eq!(packets.len(), datagrams.len());
         let longest = server.write(&packets);
         assert_eq!(longest > 10_000, server.tun.segments_udp(), "a frame of {longest} bytes");
         for expected in &datagrams {
