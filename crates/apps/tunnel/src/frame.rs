@@ -52,6 +52,10 @@ impl Sequence {
         Self(bits & 0x00ff_ffff)
     }
 
+    pub(crate) const fn bits(self) -> u32 {
+        self.0
+    }
+
     pub(crate) const fn next(self) -> Self {
         self.plus(1)
     }

@@ -95,6 +95,11 @@ pub struct ResequencerCounts {
     pub copies: u64,
 }
 
+/// Takes a packet that leaves: the flow's number, its own, and the packet.
+pub(crate) trait Leave: FnMut(u8, Sequence, &[u8]) {}
+
+impl<F: FnMut(u8, Sequence, &[u8])> Leave for F {}
+
 /// The flows' order at the receiver.
 #[derive(Debug)]
 pub(crate) struct Resequencer {
@@ -120,7 +125,7 @@ impl Resequencer {
         sequence: Sequence,
         packet: &[u8],
         deadline: Instant,
-        leave: &mut impl FnMut(&[u8]),
+        leave: &mut impl Leave,
     ) {
         let flow = &mut self.flows[usize::from(number)];
         let ahead = sequence.ahead_of(flow.next);
@@ -131,11 +136,11 @@ impl Resequencer {
             }
             flow.left.set(sequence, true);
             self.counts.late += 1;
-            leave(packet);
+            leave(number, sequence, packet);
             return;
         }
         if ahead == 0 {
-            leave(packet);
+            leave(number, sequence, packet);
             flow.left.set(sequence, true);
             flow.next = sequence.next();
             if !flow.held.is_empty() {
@@ -153,7 +158,7 @@ impl Resequencer {
             let flow = &mut self.flows[usize::from(number)];
             (flow.next, flow.left) = (sequence.next(), Left::default());
             flow.left.set(sequence, true);
-            leave(packet);
+            leave(number, sequence, packet);
             return;
         }
         let at = ahead as usize;
@@ -184,16 +189,17 @@ impl Resequencer {
     }
 
     /// Lets go what is in order from `next` on.
-    fn let_go(&mut self, number: u8, leave: &mut impl FnMut(&[u8])) {
+    fn let_go(&mut self, number: u8, leave: &mut impl Leave) {
         let flow = &mut self.flows[usize::from(number)];
         while let Some(Some(_)) = flow.held.front() {
             let Some(Some(held)) = flow.held.pop_front() else { break };
             self.places -= 1;
             self.held_bytes -= held.packet.len();
             flow.held_count -= 1;
-            flow.left.set(flow.next, true);
-            flow.next = flow.next.next();
-            leave(&held.packet);
+            let sequence = flow.next;
+            flow.left.set(sequence, true);
+            flow.next = sequence.next();
+            leave(number, sequence, &held.packet);
         }
         if flow.held_count == 0 {
             self.places -= flow.held.len();
@@ -206,13 +212,13 @@ impl Resequencer {
         }
     }
 
-    fn flush(&mut self, number: u8, leave: &mut impl FnMut(&[u8])) {
+    fn flush(&mut self, number: u8, leave: &mut impl Leave) {
         while self.flows[usize::from(number)].held_count > 0 {
             self.skip_gap(number, leave);
         }
     }
 
-    fn skip_gap(&mut self, number: u8, leave: &mut impl FnMut(&[u8])) {
+    fn skip_gap(&mut self, number: u8, leave: &mut impl Leave) {
         let flow = &mut self.flows[usize::from(number)];
         while let Some(None) = flow.held.front() {
             flow.held.pop_front();
@@ -230,7 +236,7 @@ impl Resequencer {
     }
 
     /// Gives up gaps whose time is over.
-    pub(crate) fn handle_timeout(&mut self, now: Instant, leave: &mut impl FnMut(&[u8])) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant, leave: &mut impl Leave) {
         let mut at = 0;
         while let Some(&number) = self.waiting.get(at) {
             while self.flows[usize::from(number)].deadline.is_some_and(|deadline| deadline <= now) {
@@ -243,7 +249,7 @@ impl Resequencer {
     }
 
     /// The peer begins anew: what is held leaves.
-    pub(crate) fn restart(&mut self, leave: &mut impl FnMut(&[u8])) {
+    pub(crate) fn restart(&mut self, leave: &mut impl Leave) {
         for number in self.waiting.clone() {
             self.flush(number, leave);
         }
@@ -269,8 +275,9 @@ mod tests {
 
     fn handle(resequencer: &mut Resequencer, sequence: u32, out: &mut Vec<u8>) {
         let packet = [sequence as u8];
-        resequencer
-            .handle(0, Sequence::new(sequence), &packet, DEADLINE, &mut |packet: &[u8]| out.push(packet[0]));
+        resequencer.handle(0, Sequence::new(sequence), &packet, DEADLINE, &mut |_, _, packet: &[u8]| {
+            out.push(packet[0])
+        });
     }
 
     fn run(sequences: &[u32]) -> (Resequencer, Vec<u8>) {
@@ -293,7 +300,7 @@ mod tests {
         let (mut resequencer, mut out) = run(&[0, 2, 4]);
         assert_eq!(out, [0]);
         assert_eq!(resequencer.next_deadline(), Some(DEADLINE));
-        resequencer.handle_timeout(DEADLINE, &mut |packet| out.push(packet[0]));
+        resequencer.handle_timeout(DEADLINE, &mut |_, _, packet: &[u8]| out.push(packet[0]));
         assert_eq!(out, [0, 2, 4]);
         handle(&mut resequencer, 1, &mut out);
         handle(&mut resequencer, 5, &mut out);
@@ -305,7 +312,7 @@ mod tests {
     #[test]
     fn what_is_sent_again_leaves_once() {
         let (mut resequencer, mut out) = run(&[0, 1, 3, 1, 0, 3]);
-        resequencer.handle_timeout(DEADLINE, &mut |packet| out.push(packet[0]));
+        resequencer.handle_timeout(DEADLINE, &mut |_, _, packet: &[u8]| out.push(packet[0]));
         for sequence in [3, 2, 2, 4] {
             handle(&mut resequencer, sequence, &mut out);
         }
@@ -326,11 +333,11 @@ mod tests {
         for round in 0..4_u32 {
             for flow in 0..=255 {
                 let sequence = Sequence::new(100_000 * (round + 1));
-                resequencer.handle(flow, sequence, &[1], DEADLINE, &mut |_| {});
+                resequencer.handle(flow, sequence, &[1], DEADLINE, &mut |_, _, _: &[u8]| {});
             }
         }
         assert!(resequencer.places <= MOST_PLACES);
-        resequencer.handle_timeout(DEADLINE, &mut |_| {});
+        resequencer.handle_timeout(DEADLINE, &mut |_, _, _: &[u8]| {});
         assert_eq!((resequencer.places, resequencer.held_bytes), (0, 0));
     }
 
@@ -350,7 +357,7 @@ mod tests {
             for &sequence in order.iter().filter(|&&sequence| sequence != missing) {
                 handle(&mut resequencer, sequence, &mut out);
             }
-            resequencer.handle_timeout(DEADLINE, &mut |packet| out.push(packet[0]));
+            resequencer.handle_timeout(DEADLINE, &mut |_, _, packet: &[u8]| out.push(packet[0]));
             let expected: Vec<_> = (0..60).filter(|&sequence| sequence != missing as u8).collect();
             prop_assert_eq!(out, expected);
             prop_assert_eq!(resequencer.held_bytes(), 0);

@@ -7,6 +7,7 @@ mod counts;
 mod flood;
 mod handshakes;
 mod peers;
+mod recording;
 mod state;
 mod status;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -4,10 +4,12 @@ use polypath_units::{Duration, Instant};
 
 use super::link::{Link, PathEnds};
 use super::state::Peer;
-use crate::frame::{DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE_BYTES, TAKES_AES};
+use crate::frame::{DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE_BYTES, Sequence, TAKES_AES};
 use crate::inner_packet::InnerPacket;
 use crate::noise::{Cipher, Index, OpenError, PATH_HEADER_BYTES, PathId, TAG_BYTES};
 use crate::path::PathSettings;
+use crate::recording::RecordedFlow;
+use crate::resequencer::{Leave, Resequencer};
 
 /// A path counts for deadlines so long after its last packet.
 const RECENT: Duration = Duration::from_secs(1);
@@ -54,6 +56,9 @@ impl Peer {
             self.counts.malformed += 1;
             return forgotten;
         };
+        if let Some(recording) = &mut self.recording {
+            recording.handle_datagram(now, (local, path, counter), len_bytes);
+        }
         let mss_bytes = self.shared.long_bytes() as u32;
         let policy = &self.shared.policy;
         let link = self.links[path.index()].get_or_insert_with(|| {
@@ -110,6 +115,9 @@ impl Peer {
         if let (Some(time), Some(link)) = (header.time, self.links[path.index()].as_deref_mut()) {
             link.delay.sample(now, time);
         }
+        if let Some(recording) = &mut self.recording {
+            recording.handle_packet(now, header, packet);
+        }
         match header.order {
             Order::Free => {
                 self.counts.received += 1;
@@ -118,18 +126,37 @@ impl Peer {
             Order::FirstCopy => {
                 if self.resequencer.is_first_copy(header.flow, header.sequence) {
                     self.counts.received += 1;
+                    if let Some(recording) = &mut self.recording {
+                        let flow = RecordedFlow { is_copied: true, number: header.flow };
+                        recording.handle_left(now, flow, header.sequence, packet.len());
+                    }
                     deliver(packet);
                 }
             }
             Order::Kept => {
                 let deadline = now + self.patience(now, path);
-                let counts = &mut self.counts;
-                self.resequencer.handle(header.flow, header.sequence, packet, deadline, &mut |packet| {
-                    counts.received += 1;
-                    deliver(packet);
-                });
+                let (resequencer, mut leave) = self.leaving(now, deliver);
+                resequencer.handle(header.flow, header.sequence, packet, deadline, &mut leave);
             }
         }
+    }
+
+    /// What puts packets in order, and what takes those that leave it.
+    pub(super) fn leaving<'a>(
+        &'a mut self,
+        now: Instant,
+        deliver: &'a mut dyn FnMut(&[u8]),
+    ) -> (&'a mut Resequencer, impl Leave + 'a) {
+        let (counts, recording) = (&mut self.counts, &mut self.recording);
+        let leave = move |number: u8, sequence: Sequence, packet: &[u8]| {
+            counts.received += 1;
+            if let Some(recording) = recording {
+                let flow = RecordedFlow { is_copied: false, number };
+                recording.handle_left(now, flow, sequence, packet.len());
+            }
+            deliver(packet);
+        };
+        (&mut self.resequencer, leave)
     }
 
     /// How long a packet that left before one that just came over `path` may still take.
@@ -199,6 +226,9 @@ impl Peer {
             match is_allowed(opened) {
                 Some(len) => {
                     self.counts.received += 1;
+                    if let Some(recording) = &mut self.recording {
+                        recording.handle_unnumbered();
+                    }
                     deliver(&opened[..len]);
                 }
                 None => self.counts.foreign += 1,
@@ -210,7 +240,10 @@ impl Peer {
     fn handle_hello(&mut self, now: Instant, instance: u64, deliver: &mut dyn FnMut(&[u8])) {
         if self.instance != Some(instance) {
             // Another process: its numbers begin anew, and so do ours to it.
-            self.resequencer.restart(&mut |packet| deliver(packet));
+            {
+                let (resequencer, mut leave) = self.leaving(now, deliver);
+                resequencer.restart(&mut leave);
+            }
             self.kept.clear();
             self.copied.clear();
             self.counts.dropped += self.again.len() as u64 + u64::from(self.stash.is_some());

@@ -20,6 +20,7 @@ use crate::key::{PresharedKey, PublicKey};
 use crate::noise::{Index, Macs, PATH_HEADER_BYTES, PATHS, PathId, ReceivedCookie, TAG_BYTES, Timestamp};
 use crate::path::PathSettings;
 use crate::queue::FairQueue;
+use crate::recording::Recording;
 use crate::resequencer::Resequencer;
 use crate::rules::{FlowPolicy, Rules};
 use crate::too_big::{self, TooBig};
@@ -102,6 +103,8 @@ pub(crate) struct Peer {
     pub(super) plain_unanswered_since: Option<Instant>,
     pub(super) asked_since: Option<Instant>,
     pub(super) counts: PeerCounts,
+    /// Of what comes, while somebody asked for it.
+    pub(crate) recording: Option<Box<Recording>>,
 }
 
 impl Peer {
@@ -144,6 +147,7 @@ impl Peer {
             plain_unanswered_since: None,
             asked_since: None,
             counts: PeerCounts::default(),
+            recording: None,
         }
     }
 
@@ -379,11 +383,10 @@ impl Peer {
 
     pub(crate) fn handle_timeout(&mut self, now: Instant, deliver: &mut dyn FnMut(&[u8])) -> Vec<Index> {
         self.told.drain(..).for_each(|answer| deliver(&answer));
-        let counts = &mut self.counts;
-        self.resequencer.handle_timeout(now, &mut |packet| {
-            counts.received += 1;
-            deliver(packet);
-        });
+        {
+            let (resequencer, mut leave) = self.leaving(now, deliver);
+            resequencer.handle_timeout(now, &mut leave);
+        }
         for link in self.links.iter_mut().flatten() {
             if link.sender.silent_at().is_some_and(|at| at <= now) {
                 let contents = link.sender.give_up(now);
