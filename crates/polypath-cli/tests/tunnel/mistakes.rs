@@ -1,0 +1,51 @@
+//! Files, and what is wrong with them. Needs no root.
+
+use std::fs;
+
+use super::hosts::{command, must};
+
+#[test]
+fn a_peers_file_is_drawn_and_addresses_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    must(&mut command(
+        folder,
+        "polypath tunnel keygen server.toml --endpoint vpn.test --address 10.99.0.1/30",
+    ));
+    let file = folder.join("server.toml");
+    let text = fs::read_to_string(&file).expect("a file");
+    fs::write(&file, format!("# Mine.\n{text}")).expect("a file");
+    let line = "polypath tunnel add-peer server.toml --label phone --wireguard --dns 10.99.0.1 --qr";
+    let drawn = must(&mut command(folder, line));
+    let (text, code) = drawn.split_once("PersistentKeepalive = 25\n").expect("WireGuard's file");
+    assert!(text.contains("Address = 10.99.0.2/30\nDNS = 10.99.0.1\nMTU = 1400\n"), "{text}");
+    let widths: Vec<_> = code.lines().map(|line| line.chars().count()).collect();
+    assert!(widths.len() > 20 && widths.iter().all(|width| *width == widths[0]), "{code}");
+    // What people wrote stays.
+    let text = fs::read_to_string(&file).expect("a file");
+    assert!(text.starts_with("# Mine.\n") && text.contains("name = \"phone\""), "{text}");
+
+    let full = command(folder, "polypath tunnel add-peer server.toml").output().expect("it starts");
+    let said = String::from_utf8_lossy(&full.stderr);
+    assert_eq!(full.status.code(), Some(2), "{full:?}");
+    assert!(said.contains("server.toml, interface.addresses: no address of 10.99.0.1/30 is free"), "{said}");
+}
+
+#[test]
+fn mistakes_are_one_clear_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let said = |line: &str| {
+        let output = command(folder.path(), line).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).expect("text")
+    };
+    fs::write(folder.path().join("wrong.toml"), "[interface]\nprivate-key = \"x\"\naddresses = []\n")
+        .expect("a file");
+    assert!(
+        said("polypath tunnel up wrong.toml").contains("wrong.toml, interface.private-key: expected a key")
+    );
+    assert!(said("polypath tunnel up none.toml").contains("none.toml: No such file"));
+    must(&mut command(folder.path(), "polypath tunnel keygen server.toml"));
+    assert!(said("polypath tunnel keygen server.toml").contains("is there already"));
+    assert!(said("polypath tunnel add-peer server.toml").contains("interface.endpoints: none"));
+}

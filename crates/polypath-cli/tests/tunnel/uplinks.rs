@@ -1,0 +1,41 @@
+//! What interfaces are for.
+
+use polypath_testbed::is_root_or_skip;
+use serde_json::Value;
+
+use super::hosts::{Hosts, append, command, echo, must, path_over, status, until};
+
+#[test]
+fn a_daily_budget_survives_a_kill() {
+    if !is_root_or_skip("a tunnel with a budget") {
+        return;
+    }
+    let hosts = Hosts::new();
+    let folder = hosts.laptop.path();
+    append(folder, "laptop.toml", "[uplinks]\ninterfaces = [\"path0\", \"path1,budget=1MB/day\"]\n");
+    let (serving, calling) = (hosts.serve(), hosts.call());
+    hosts.wait_for_paths(2);
+    let left = |status: &Value| status[0]["budgets"][0]["left_bytes"].as_u64().expect("a budget");
+    assert!(left(&status(folder)) > 900_000, "{}", status(folder));
+    hosts.set_up(0, false);
+    let mut stream = hosts.connect();
+    echo(&mut stream, 600_000);
+    until("the budget's end", || (path_over(&status(folder), "path1")["state"] == "backup").then_some(()));
+    assert_eq!(left(&status(folder)), 0);
+    // It is the only one, and goes on as a backup.
+    echo(&mut stream, 10_000);
+
+    calling.kill();
+    hosts.set_up(0, true);
+    let calling = hosts.call();
+    hosts.wait_for_paths(1);
+    let status = status(folder);
+    assert_eq!(left(&status), 0);
+    assert_eq!(path_over(&status, "path0")["state"], "used");
+    until("the other path", || {
+        (path_over(&super::hosts::status(folder), "path1")["state"] == "backup").then_some(())
+    });
+    let words = must(&mut command(folder, "polypath tunnel status"));
+    assert!(words.contains("path1: 0 B of 1.0 MB/day left"), "{words}");
+    drop((serving, calling));
+}
