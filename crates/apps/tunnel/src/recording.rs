@@ -7,6 +7,7 @@ use polypath_units::Instant;
 use crate::frame::{DataHeader, Order, Sequence};
 use crate::inner_packet::InnerPacket;
 use crate::noise::{Index, PathId};
+use crate::resequencer::MOST_AHEAD;
 
 /// So much is kept until it is taken: 4 MB.
 const MOST_RECORDS: usize = 1 << 17;
@@ -65,14 +66,43 @@ pub struct Recorded {
 }
 
 /// Records what comes from one peer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Recording {
     recorded: Recorded,
+    /// The first number of each flow: what was sent before may have come before, and it would be missed.
+    first: BTreeMap<RecordedFlow, Sequence>,
     /// The first packet of each flow, and whether another flow has its number.
     flows: BTreeMap<RecordedFlow, (InnerPacket, bool)>,
 }
 
 impl Recording {
+    /// `next_new` tells the first number of a flow that has not come: of packets that are kept in order, and of those that come in copies.
+    pub(crate) fn new(next_new: impl Fn(u8) -> (Sequence, Sequence)) -> Self {
+        let first = (0..=u8::MAX).flat_map(|number| {
+            let (kept, copied) = next_new(number);
+            [(false, kept), (true, copied)]
+                .map(|(is_copied, first)| (RecordedFlow { is_copied, number }, first))
+        });
+        Self { recorded: Recorded::default(), first: first.collect(), flows: BTreeMap::new() }
+    }
+
+    /// The peer begins anew, and with it all numbers.
+    pub(crate) fn handle_restart(&mut self) {
+        self.first.clear();
+    }
+
+    /// Whether a packet was sent after the first that counts.
+    fn counts(&mut self, flow: RecordedFlow, sequence: Sequence) -> bool {
+        let Some(first) = self.first.get(&flow) else { return true };
+        let ahead = sequence.ahead_of(*first);
+        if ahead.abs() >= MOST_AHEAD {
+            // Far beyond it, or another beginning. Numbers wrap: they must not come to it again.
+            self.first.remove(&flow);
+            return true;
+        }
+        ahead >= 0
+    }
+
     /// What came since it was taken last.
     pub(crate) fn take(&mut self) -> Recorded {
         std::mem::take(&mut self.recorded)
@@ -92,6 +122,9 @@ impl Recording {
     /// A packet came out of a datagram.
     pub(crate) fn handle_packet(&mut self, now: Instant, header: &DataHeader, packet: &[u8]) {
         let Some(flow) = flow_of(header) else { return self.handle_unnumbered() };
+        if !self.counts(flow, header.sequence) {
+            return;
+        }
         if let Some(inner) = InnerPacket::parse(packet) {
             let recorded = &mut self.recorded;
             let (first, is_shared) = self.flows.entry(flow).or_insert_with(|| {
@@ -119,7 +152,9 @@ impl Recording {
         sequence: Sequence,
         len_bytes: usize,
     ) {
-        self.note(RecordedStream::HandedOn(flow), sequence.bits(), len_bytes, now);
+        if self.counts(flow, sequence) {
+            self.note(RecordedStream::HandedOn(flow), sequence.bits(), len_bytes, now);
+        }
     }
 
     fn note(&mut self, stream: RecordedStream, number: u32, len_bytes: usize, at: Instant) {
@@ -149,6 +184,10 @@ fn is_same_flow(one: &InnerPacket, other: &InnerPacket) -> bool {
 mod tests {
     use super::*;
 
+    fn recording() -> Recording {
+        Recording::new(|_| (Sequence::new(7), Sequence::new(0)))
+    }
+
     fn header(flow: u8, order: Order) -> DataHeader {
         DataHeader { order, flow, sequence: Sequence::new(7), time: None }
     }
@@ -161,7 +200,7 @@ mod tests {
 
     #[test]
     fn no_more_is_kept_than_there_is_room_for() {
-        let mut recording = Recording::default();
+        let mut recording = recording();
         for _ in 0..MOST_RECORDS + 5 {
             recording.handle_packet(Instant::ZERO, &header(1, Order::Kept), &packet(1));
         }
@@ -173,8 +212,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_sent_before_does_not_count() {
+        let mut recording = recording();
+        for number in [6, 0x00ff_ffff, 8, 7, 200_000, 6] {
+            let header = DataHeader { sequence: Sequence::new(number), ..header(1, Order::Kept) };
+            recording.handle_packet(Instant::ZERO, &header, &packet(1));
+        }
+        let numbers: Vec<_> = recording.take().records.iter().map(|record| record.number).collect();
+        assert_eq!(numbers, [8, 7, 200_000, 6], "numbers wrap, so that after long the last is new");
+    }
+
+    #[test]
     fn flows_that_share_a_number_are_told_once() {
-        let mut recording = Recording::default();
+        let mut recording = recording();
         for port in [1, 1, 2, 3] {
             recording.handle_packet(Instant::ZERO, &header(9, Order::Kept), &packet(port));
         }

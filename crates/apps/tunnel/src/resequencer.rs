@@ -8,7 +8,7 @@ use crate::frame::Sequence;
 
 const FLOWS: usize = 256;
 /// Further ahead than this a sequence number tells of another beginning.
-const MOST_AHEAD: i32 = 1 << 17;
+pub(crate) const MOST_AHEAD: i32 = 1 << 17;
 /// Most that is held, in bytes.
 const MOST_HELD_BYTES: usize = 32 << 20;
 /// Most places for packets that are held, or that are missing before them, of all flows: a peer that leaves large gaps gets no more.
@@ -258,6 +258,12 @@ impl Resequencer {
 
     pub(crate) fn counts(&self) -> ResequencerCounts {
         self.counts
+    }
+
+    /// The number behind the highest that came of a flow: of packets that are kept in order, and of those that come in copies.
+    pub(crate) fn next_new(&self, number: u8) -> (Sequence, Sequence) {
+        let flow = &self.flows[usize::from(number)];
+        (flow.next.plus(flow.held.len() as u32), flow.copies.next)
     }
 
     pub(crate) fn held_bytes(&self) -> usize {

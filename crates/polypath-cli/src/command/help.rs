@@ -165,7 +165,7 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         "polypath reorder",
         [
             "polypath reorder received.pcapng --sequence mptcp --report reordering.html",
-            "polypath reorder sent.pcapng received.pcapng --json",
+            "polypath reorder --tunnel polypath-vpn --duration 1min",
         ],
     ),
     (

@@ -1,4 +1,4 @@
-//! How far out of order the packets of captures came: reading, numbering, and the figures.
+//! How far out of order packets came, of captures or of a tunnel that runs: reading, numbering, and the figures.
 
 mod byte_stream;
 mod capture;
@@ -11,6 +11,7 @@ mod flow;
 mod flows;
 mod ip;
 mod link_layer;
+mod live;
 mod metrics;
 mod numbers;
 mod one;
@@ -23,6 +24,8 @@ mod tests;
 mod two;
 
 pub(crate) use figures::{Figures, Spread};
+pub(crate) use flow::FlowId;
+pub(crate) use live::Live;
 pub(crate) use numbers::Numbers;
 pub(crate) use one::examine;
 pub(crate) use outcome::{FlowFigures, Outcome};

@@ -1,4 +1,4 @@
-//! What was found in captures.
+//! What was found.
 
 use std::fmt;
 use std::path::Path;
@@ -14,9 +14,11 @@ use super::seen::LeftOut;
 /// So many flows have figures of their own: those with the most packets.
 const MOST_FLOWS: usize = 64;
 
-/// All that was found.
+/// All that was found of packets in one order.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outcome {
+    /// None, of a tunnel that runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) captures: Vec<Captured>,
     /// What says in which order packets were sent.
     pub(crate) order: String,

@@ -5,4 +5,5 @@ mod connections;
 mod hosts;
 mod mistakes;
 mod peers;
+mod reorder;
 mod uplinks;

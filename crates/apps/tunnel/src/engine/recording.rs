@@ -9,7 +9,7 @@ impl Engine {
     /// records. False if it is recorded already, or the peer is gone.
     pub fn start_recording(&mut self, peer: PeerId) -> bool {
         let Some(peer) = self.peer_mut(peer).filter(|peer| peer.recording.is_none()) else { return false };
-        peer.recording = Some(Box::default());
+        peer.start_recording();
         true
     }
 

@@ -8,7 +8,7 @@ use crate::frame::{DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE_BYTES, Seq
 use crate::inner_packet::InnerPacket;
 use crate::noise::{Cipher, Index, OpenError, PATH_HEADER_BYTES, PathId, TAG_BYTES};
 use crate::path::PathSettings;
-use crate::recording::RecordedFlow;
+use crate::recording::{RecordedFlow, Recording};
 use crate::resequencer::{Leave, Resequencer};
 
 /// A path counts for deadlines so long after its last packet.
@@ -141,6 +141,11 @@ impl Peer {
         }
     }
 
+    /// Records what comes from now on.
+    pub(crate) fn start_recording(&mut self) {
+        self.recording = Some(Box::new(Recording::new(|number| self.resequencer.next_new(number))));
+    }
+
     /// What puts packets in order, and what takes those that leave it.
     pub(super) fn leaving<'a>(
         &'a mut self,
@@ -249,6 +254,9 @@ impl Peer {
             self.counts.dropped += self.again.len() as u64 + u64::from(self.stash.is_some());
             self.again.clear();
             self.stash = None;
+            if let Some(recording) = &mut self.recording {
+                recording.handle_restart();
+            }
             // What has numbers already would be taken for what comes later.
             for link in self.links.iter_mut().flatten() {
                 self.counts.dropped += link.drop_own();

@@ -1,8 +1,11 @@
 //! What was found, as a page.
 
-use super::words::{COLUMNS, lines, number, percent, rows, title};
+use super::live::Found;
+use super::words::{
+    CAME, COLUMNS, HANDED_ON, WITHOUT_NUMBER, lines, number, path_title, percent, rows, title, whence,
+};
 use crate::command::harmless;
-use crate::reorder::Outcome;
+use crate::reorder::{FlowFigures, Outcome};
 use crate::report::{Axis, Chart, Report, Series, Table, render};
 
 /// So many flows have a row.
@@ -41,11 +44,50 @@ pub(super) fn page(outcome: &Outcome) -> String {
         summary: summary(outcome),
         headlines: headlines(outcome),
         tables: tables(outcome),
-        charts: vec![displacements(outcome), waiting(outcome)],
+        charts: vec![displacements(outcome, ""), waiting(outcome, "")],
         terms: TERMS.map(|(term, meaning)| (term.to_string(), meaning.to_string())).into(),
         ..Report::default()
     };
     render(&report)
+}
+
+/// Of a tunnel that runs.
+pub(super) fn live_page(found: &Found) -> String {
+    let stages = [(CAME, &found.came), (HANDED_ON, &found.handed_on)];
+    let left_out = match found.without_number {
+        0 => String::new(),
+        packets => format!(" Left out: {packets} {WITHOUT_NUMBER}."),
+    };
+    let shown = |packets: u64, what: &str| format!("reordered {what}, {packets} packets");
+    let mut tables = Vec::new();
+    for (what, outcome) in stages {
+        tables.push(figures(what, title(outcome), &outcome.total, &outcome.notes));
+        tables.extend(flows(&format!("Flows {}", lower(what)), outcome));
+    }
+    let paths = found.paths.iter();
+    tables.extend(paths.map(|path| figures(&path_title(path), "datagrams".into(), &path.figures, &[])));
+    let report = Report {
+        title: "How far out of order packets of a tunnel come".into(),
+        summary: format!("{}.{left_out}", whence(found)),
+        headlines: stages
+            .map(|(what, outcome)| {
+                let figures = &outcome.total.figures;
+                (percent(figures.reordered_ratio()), shown(figures.reordered, &lower(what)))
+            })
+            .into(),
+        tables,
+        charts: stages
+            .iter()
+            .flat_map(|(what, outcome)| [displacements(outcome, what), waiting(outcome, what)])
+            .collect(),
+        terms: TERMS.map(|(term, meaning)| (term.to_string(), meaning.to_string())).into(),
+        ..Report::default()
+    };
+    render(&report)
+}
+
+fn lower(what: &str) -> String {
+    what.to_lowercase()
 }
 
 fn summary(outcome: &Outcome) -> String {
@@ -77,21 +119,8 @@ fn headlines(outcome: &Outcome) -> Vec<(String, String)> {
 }
 
 fn tables(outcome: &Outcome) -> Vec<Table> {
-    let mut tables = vec![Table {
-        title: "Figures".into(),
-        columns: vec![String::new(), title(outcome)],
-        rows: lines(&outcome.total).into_iter().map(|(name, value)| vec![name.into(), value]).collect(),
-        note: harmless(&outcome.notes.join(" ")),
-    }];
-    if outcome.flows.len() > 1 {
-        let more = outcome.more_flows + outcome.flows.len().saturating_sub(MOST_ROWS) as u64;
-        tables.push(Table {
-            title: "Flows".into(),
-            columns: COLUMNS.map(str::to_string).into(),
-            rows: rows(outcome, MOST_ROWS),
-            note: if more > 0 { format!("{more} more flows have no row.") } else { String::new() },
-        });
-    }
+    let mut tables = vec![figures("Figures", title(outcome), &outcome.total, &outcome.notes)];
+    tables.extend(flows("Flows", outcome));
     let left_out = outcome.captures.iter().flat_map(|capture| {
         capture.left_out.iter().map(|(cause, packets)| {
             vec![format!("{}: {cause}", harmless(&capture.file)), packets.to_string()]
@@ -109,16 +138,49 @@ fn tables(outcome: &Outcome) -> Vec<Table> {
     tables
 }
 
-fn displacements(outcome: &Outcome) -> Chart {
-    let density = outcome.total.figures.reorder_density();
-    let points = density.into_iter().map(|(by, share)| (by as f64, share)).collect();
-    bars("Reorder density", "share of packets", "displacement, in places: early < 0 < late", points)
+fn figures(title: &str, column: String, figures: &FlowFigures, notes: &[String]) -> Table {
+    Table {
+        title: title.into(),
+        columns: vec![String::new(), column],
+        rows: lines(figures).into_iter().map(|(name, value)| vec![name.into(), value]).collect(),
+        note: harmless(&notes.join(" ")),
+    }
 }
 
-fn waiting(outcome: &Outcome) -> Chart {
+fn flows(title: &str, outcome: &Outcome) -> Option<Table> {
+    let more = outcome.more_flows + outcome.flows.len().saturating_sub(MOST_ROWS) as u64;
+    (outcome.flows.len() > 1).then(|| Table {
+        title: title.into(),
+        columns: COLUMNS.map(str::to_string).into(),
+        rows: rows(outcome, MOST_ROWS),
+        note: if more > 0 { format!("{more} more flows have no row.") } else { String::new() },
+    })
+}
+
+fn displacements(outcome: &Outcome, what: &str) -> Chart {
+    let density = outcome.total.figures.reorder_density();
+    let points = density.into_iter().map(|(by, share)| (by as f64, share)).collect();
+    bars(
+        &chart_title("Reorder density", what),
+        "share of packets",
+        "displacement, in places: early < 0 < late",
+        points,
+    )
+}
+
+fn waiting(outcome: &Outcome, what: &str) -> Chart {
     let density = outcome.total.figures.buffer_density();
     let points = density.into_iter().map(|(many, share)| (many as f64, share)).collect();
-    bars("Buffer-occupancy density", "share of arrivals", "packets that wait for others", points)
+    bars(
+        &chart_title("Buffer-occupancy density", what),
+        "share of arrivals",
+        "packets that wait for others",
+        points,
+    )
+}
+
+fn chart_title(title: &str, what: &str) -> String {
+    if what.is_empty() { title.into() } else { format!("{title}, {}", lower(what)) }
 }
 
 fn bars(title: &str, unit: &str, axis: &str, points: Vec<(f64, f64)>) -> Chart {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::live::{Found, PathFound};
 use crate::command::harmless;
 use crate::reorder::{Figures, FlowFigures, Outcome, Spread};
 
@@ -24,7 +25,55 @@ fn write_words(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
             writeln!(text, "  left out: {packets} {cause}")?;
         }
     }
-    writeln!(text, "\n{}", title(outcome))?;
+    writeln!(text)?;
+    write_figures(text, outcome)
+}
+
+/// Of a tunnel that runs.
+pub(super) fn live_words(found: &Found) -> String {
+    let mut text = String::new();
+    let _ = write_live(&mut text, found);
+    text
+}
+
+fn write_live(text: &mut String, found: &Found) -> std::fmt::Result {
+    writeln!(text, "{}", whence(found))?;
+    if found.without_number > 0 {
+        writeln!(text, "  left out: {} {WITHOUT_NUMBER}", found.without_number)?;
+    }
+    for (what, outcome) in [(CAME, &found.came), (HANDED_ON, &found.handed_on)] {
+        write!(text, "\n{what}: ")?;
+        write_figures(text, outcome)?;
+    }
+    for path in &found.paths {
+        writeln!(text, "\n{}", path_title(path))?;
+        // Most keep the order, and there is no more to say.
+        let most = if path.figures.figures.reordered == 0 { 2 } else { usize::MAX };
+        for (name, value) in lines(&path.figures).into_iter().take(most) {
+            writeln!(text, "  {name:<15}{value}")?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) const CAME: &str = "As they came over the paths";
+pub(super) const HANDED_ON: &str = "As they were handed on";
+pub(super) const WITHOUT_NUMBER: &str = "packets without a number: urgent, or pinned to a path by a rule";
+
+/// Whose packets they are.
+pub(super) fn whence(found: &Found) -> String {
+    format!("{}, from {}, {:.1} s", found.tunnel, harmless(&found.peer), found.seconds)
+}
+
+/// What a path is called.
+pub(super) fn path_title(path: &PathFound) -> String {
+    let interface = path.interface.as_ref().map_or(String::new(), |name| format!(" {}", harmless(name)));
+    let remote = path.remote.as_ref().map_or(String::new(), |remote| format!(" from {}", harmless(remote)));
+    format!("Path {}{interface}{remote}, datagrams", path.number)
+}
+
+fn write_figures(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
+    writeln!(text, "{}", title(outcome))?;
     for (name, value) in lines(&outcome.total) {
         writeln!(text, "  {name:<15}{value}")?;
     }

@@ -1,4 +1,4 @@
-//! The socket by which a running tunnel is asked and ended: one line in, one answer out.
+//! The socket by which a running tunnel is asked and ended: one line in, one answer out. What is recorded goes on until the asker leaves.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -13,8 +13,8 @@ const PREFIX: &str = "tunnel-";
 const PATIENCE: Duration = Duration::from_secs(5);
 /// An answer that says what is wrong begins so.
 pub(super) const MISTAKE: &str = "error: ";
-/// A question is short.
-const MOST_QUESTION_BYTES: u64 = 64;
+/// A question is short: a word, and maybe what somebody calls a peer.
+const MOST_QUESTION_BYTES: u64 = 1_024;
 
 /// What can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,17 +25,27 @@ pub(super) enum Question {
     Reload,
     /// Which file it has.
     File,
+    /// To record what comes from a peer.
+    Record,
+}
+
+/// What is said.
+pub(super) enum Answer {
+    Text(String),
+    /// Something that takes long, and goes on a thread of its own.
+    Lines(Box<dyn FnOnce(&UnixStream) + Send>),
 }
 
 impl Question {
-    const ALL: [Self; 4] = [Self::Status, Self::Down, Self::Reload, Self::File];
+    const ALL: [Self; 5] = [Self::Status, Self::Down, Self::Reload, Self::File, Self::Record];
 
-    const fn word(self) -> &'static str {
+    pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Status => "status",
             Self::Down => "down",
             Self::Reload => "reload",
             Self::File => "file",
+            Self::Record => "record",
         }
     }
 }
@@ -71,10 +81,12 @@ impl Control {
     }
 
     /// Answers questions until the listener ends.
-    pub(super) fn serve(&self, mut answer: impl FnMut(Question) -> String) {
+    ///
+    /// `answer` gets what stands behind the question's word, too.
+    pub(super) fn serve(&self, mut answer: impl FnMut(Question, &str) -> Answer) {
         for stream in self.listener.incoming() {
             let Ok(stream) = stream else { continue };
-            let _ = answer_one(&stream, &mut answer);
+            let _ = answer_one(stream, &mut answer);
         }
     }
 
@@ -83,16 +95,22 @@ impl Control {
     }
 }
 
-fn answer_one(mut stream: &UnixStream, answer: &mut impl FnMut(Question) -> String) -> io::Result<()> {
+fn answer_one(mut stream: UnixStream, answer: &mut impl FnMut(Question, &str) -> Answer) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
-    BufReader::new(stream.take(MOST_QUESTION_BYTES)).read_line(&mut line)?;
-    let question = Question::ALL.into_iter().find(|question| question.word() == line.trim());
-    if let Some(question) = question {
-        stream.write_all(answer(question).as_bytes())?;
+    BufReader::new((&stream).take(MOST_QUESTION_BYTES)).read_line(&mut line)?;
+    let (word, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+    let Some(question) = Question::ALL.into_iter().find(|question| question.word() == word) else {
+        return Ok(());
+    };
+    match answer(question, rest.trim()) {
+        Answer::Text(text) => stream.write_all(text.as_bytes()),
+        Answer::Lines(write) => {
+            let thread = std::thread::Builder::new().name("tunnel-record".into());
+            thread.spawn(move || write(&stream)).map(drop)
+        }
     }
-    Ok(())
 }
 
 /// The names of tunnels that may run.
@@ -123,15 +141,20 @@ pub(super) fn remove(name: &str) -> io::Result<()> {
     }
 }
 
+/// A connection to a tunnel. `None` if none of that name runs.
+pub(super) fn connect(name: &str) -> io::Result<Option<UnixStream>> {
+    match UnixStream::connect(place(name)?) {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Asks a tunnel. `None` if none of that name runs.
 pub(super) fn ask(name: &str, question: Question) -> io::Result<Option<String>> {
-    let mut stream = match UnixStream::connect(place(name)?) {
-        Ok(stream) => stream,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(error),
-    };
+    let Some(mut stream) = connect(name)? else { return Ok(None) };
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(format!("{}\n", question.word()).as_bytes())?;
     let mut answer = String::new();

@@ -8,6 +8,7 @@ mod file;
 mod follower;
 mod make;
 mod qr_code;
+pub(super) mod recording;
 mod routes;
 mod running;
 mod status;

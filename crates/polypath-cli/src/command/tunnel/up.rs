@@ -13,9 +13,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::super::engine::clear_leftovers;
 use super::super::{Failure, complain};
-use super::control::{Control, Question};
+use super::control::{Answer, Control, MISTAKE, Question};
 use super::endpoints::Endpoints;
 use super::file::{File, Plan};
+use super::recording;
 use super::routes::{self, Led};
 use super::running::{Running, Seen, peer_config};
 use super::status;
@@ -101,17 +102,22 @@ fn forward(plan: &Plan) -> Result<Option<Gateway>, Failure> {
 fn answer(running: &Arc<Running>, handle: &Handle<Driver>, control: Control) -> Result<(), Failure> {
     let (running, handle) = (Arc::clone(running), handle.clone());
     let answering = move || {
-        control.serve(|question| match question {
-            Question::Status => status::report(&running, &handle),
+        let mistake = |error: String| Answer::Text(format!("{MISTAKE}{error}\n"));
+        control.serve(|question, of| match question {
+            Question::Status => Answer::Text(status::report(&running, &handle)),
             Question::Down => {
                 handle.stop();
-                String::from("ended\n")
+                Answer::Text("ended\n".into())
             }
             Question::Reload => match running.reload(&handle) {
-                Ok(told) => told.join("\n") + "\n",
-                Err(error) => format!("{}{error}\n", super::control::MISTAKE),
+                Ok(told) => Answer::Text(told.join("\n") + "\n"),
+                Err(error) => mistake(error),
             },
-            Question::File => running.file.display().to_string(),
+            Question::File => Answer::Text(running.file.display().to_string()),
+            Question::Record => match recording::begin(&running, &handle, of) {
+                Ok(write) => Answer::Lines(Box::new(write)),
+                Err(error) => mistake(error),
+            },
         });
     };
     let thread = std::thread::Builder::new().name("tunnel-control".into()).spawn(answering);
