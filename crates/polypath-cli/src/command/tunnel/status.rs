@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::super::engine::clear_leftovers;
 use super::super::words::amount;
 use super::super::{Failure, complain, print_json, print_line};
+use super::budgets::Budget;
 use super::control::{MISTAKE, Question, ask, names, remove};
 use super::running::Running;
 
@@ -35,6 +36,8 @@ pub(super) struct BudgetReport {
     interface: String,
     budget_bytes: u64,
     is_daily: bool,
+    /// Spent, it carries nothing; else it is a backup then.
+    is_hard: bool,
     used_bytes: u64,
     left_bytes: u64,
 }
@@ -176,9 +179,9 @@ pub(super) fn report(running: &Arc<Running>, handle: &Handle<Driver>) -> String 
         });
         let budgets = state.plan.uplinks.budgets().map(|budget| {
             let used_bytes = state.budgets.used_bytes(&budget);
-            let (budget_bytes, is_daily) = (budget.bytes, budget.is_daily);
+            let Budget { interface, bytes: budget_bytes, is_daily, is_hard } = budget;
             let left_bytes = budget_bytes.saturating_sub(used_bytes);
-            BudgetReport { interface: budget.interface, budget_bytes, is_daily, used_bytes, left_bytes }
+            BudgetReport { interface, budget_bytes, is_daily, is_hard, used_bytes, left_bytes }
         });
         let counts = engine.counts();
         TunnelReport {
@@ -265,6 +268,11 @@ fn words(report: &TunnelReport) -> String {
         let (left, all) = (amount(budget.left_bytes), amount(budget.budget_bytes));
         let daily = if budget.is_daily { "/day" } else { "" };
         let _ = write!(text, "\n  {}: {left} of {all}{daily} left", budget.interface);
+        text.push_str(match (budget.left_bytes, budget.is_hard) {
+            (0, true) => ": it carries nothing now",
+            (0, false) => ": it is a backup now",
+            _ => "",
+        });
     }
     for peer in &report.peers {
         let name = peer.name.as_deref().unwrap_or(&peer.public_key);
@@ -290,8 +298,8 @@ fn words(report: &TunnelReport) -> String {
             }
             let _ = write!(
                 text,
-                ", {} bytes sent, {} received, {} packets lost",
-                path.sent_bytes, path.received_bytes, path.lost_packets
+                ", MTU {}, {} bytes sent, {} received, {} packets lost",
+                path.mtu_bytes, path.sent_bytes, path.received_bytes, path.lost_packets
             );
         }
     }
@@ -335,4 +343,27 @@ pub(super) fn down(name: Option<&str>) -> Result<(), Failure> {
     remove(name).map_err(Failure::run)?;
     complain(&format!("{name} had been killed; what it left is taken down"));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = r#"{"name": "polypath-vpn", "public_key": "K", "listen_port": null,
+        "budgets": [
+            {"interface": "wlan0", "budget_bytes": 5000000, "is_daily": false, "is_hard": false, "used_bytes": 1000000, "left_bytes": 4000000},
+            {"interface": "wwan0", "budget_bytes": 1000000, "is_daily": true, "is_hard": false, "used_bytes": 1000001, "left_bytes": 0},
+            {"interface": "wwan1", "budget_bytes": 1000000, "is_daily": true, "is_hard": true, "used_bytes": 1000001, "left_bytes": 0}],
+        "dropped": {"malformed": 0, "unknown_session": 0, "refused_handshakes": 0, "replayed_handshakes": 0, "unknown_peers": 0,
+            "no_peer": 0, "too_long": 0},
+        "lost": {"unsent_datagrams": 0, "overflowed_datagrams": 0, "unwritten_packets": 0, "overflowed_packets": 0, "malformed_frames": 0},
+        "peers": []}"#;
+
+    #[test]
+    fn a_spent_budget_is_told_with_what_follows() {
+        let report = serde_json::from_str(REPORT).unwrap();
+        let expected = "polypath-vpn: public key K\n  wlan0: 4.0 MB of 5.0 MB left\n  wwan0: 0 B of 1.0 MB/day left: it is a backup now\n  \
+                        wwan1: 0 B of 1.0 MB/day left: it carries nothing now";
+        assert_eq!(words(&report), expected);
+    }
 }
