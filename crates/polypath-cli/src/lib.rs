@@ -38,3 +38,8 @@ pub use command::run;
 #[cfg(all(feature = "full", feature = "fuzzing"))]
 #[doc(hidden)]
 pub use web::fuzzing::request as fuzz_request;
+
+/// What the fuzz target of a tunnel's file calls.
+#[cfg(all(feature = "full", feature = "fuzzing"))]
+#[doc(hidden)]
+pub use command::fuzz_tunnel_file;

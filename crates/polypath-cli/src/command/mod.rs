@@ -136,6 +136,9 @@ mod watch;
 #[cfg(feature = "full")]
 mod words;
 
+#[cfg(all(feature = "full", feature = "fuzzing"))]
+pub use tunnel::fuzzing::file as fuzz_tunnel_file;
+
 use std::fmt;
 use std::io::{self, Write};
 #[cfg(feature = "full")]

@@ -9,8 +9,8 @@ use polypath_tunnel::key::{PresharedKey, PrivateKey, PublicKey};
 use polypath_tunnel::{EngineConfig, FlowPolicy, Network, PathId, Rule};
 use serde::{Deserialize, Serialize};
 
-use super::super::Failure;
 use super::super::configuration::InterfaceSetting;
+use super::super::{Failure, harmless};
 use super::uplinks::Uplinks;
 
 /// Where peers are reached, unless an endpoint says otherwise.
@@ -207,8 +207,11 @@ impl File {
     /// What stands in the file at `path`.
     pub(super) fn parse(text: &str, path: &Path) -> Result<Self, Failure> {
         toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-            Failure::Input(format!("{}, line {line}: {}", path.display(), error.message()))
+            let before = error.span().and_then(|span| text.as_bytes().get(..span.start)).unwrap_or_default();
+            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+            // A name that is quoted may have several lines.
+            let message = harmless(error.message());
+            Failure::Input(format!("{}, line {line}: {message}", path.display()))
         })
     }
 

@@ -6,6 +6,8 @@ mod control;
 mod endpoints;
 mod file;
 mod follower;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod make;
 mod qr_code;
 pub(super) mod recording;
