@@ -59,7 +59,8 @@ impl InterfaceSetting {
             interface.preference.budget_bytes = Some(bytes);
             interface.is_budget_daily = is_daily;
         }
-        interface.is_backup = table.backup;
+        interface.is_backup = table.backup || table.metered;
+        interface.is_metered = table.metered;
         interface.preference.priority = table.priority;
         interface.preference.is_budget_hard = table.hard;
         Ok(vec![interface])
@@ -76,7 +77,7 @@ impl<'de> Deserialize<'de> for InterfaceSetting {
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
-                    "a string such as \"wlan0,priority=1\", or a table with name and any of backup, priority, budget and hard",
+                    "a string such as \"wlan0,priority=1\", or a table with name and any of backup, metered, priority, budget and hard",
                 )
             }
 
@@ -102,6 +103,9 @@ pub(super) struct InterfaceTable {
     /// Used only when no other works.
     #[serde(default)]
     backup: bool,
+    /// A backup over which each byte costs: tunnels ask rarely whether it works.
+    #[serde(default)]
+    metered: bool,
     /// The smaller, the more do handovers prefer it.
     #[serde(default)]
     priority: u8,

@@ -41,7 +41,7 @@ pub(super) struct EngineArguments {
     /// Interfaces to use (engines tun and udp); all with an address and a default route if none is named
     ///
     /// What is wanted of one follows its name: `wlan0,priority=1` (the smaller, the more do handovers prefer it),
-    /// `wwan0,backup,budget=2GB` (a backup once so much went over it; `hard` with it: used no more).
+    /// `wwan0,backup,budget=2GB` (a backup once so much went over it; `hard` with it: used no more). `metered` is a backup, too.
     #[arg(short = 'I', long = "interface", value_name = "NAME[,...]", value_parser = parse_interfaces)]
     interfaces: Vec<InterfaceList>,
     /// Interfaces to use only when no other works (engines tun and udp)

@@ -11,6 +11,8 @@ use polypath_system::{Namespace, Netlink, SystemState};
 pub(super) struct Interface {
     pub(super) name: String,
     pub(super) is_backup: bool,
+    /// A backup, and what goes over it costs: tunnels ask rarely whether it works.
+    pub(super) is_metered: bool,
     pub(super) preference: UplinkPreference,
     /// Its budget begins anew each day.
     pub(super) is_budget_daily: bool,
@@ -59,13 +61,18 @@ impl Asked {
     }
 }
 
-const EXPECTED: &str =
-    "expected NAME, then any of backup, priority=0 to 255, budget=SIZE and hard, then maybe another NAME";
+const EXPECTED: &str = "expected NAME, then any of backup, metered, priority=0 to 255, budget=SIZE and hard, then maybe another NAME";
 
 impl Interface {
     pub(super) fn new(name: &str) -> Self {
         let preference = UplinkPreference::default();
-        Self { name: name.to_string(), is_backup: false, preference, is_budget_daily: false }
+        Self {
+            name: name.to_string(),
+            is_backup: false,
+            is_metered: false,
+            preference,
+            is_budget_daily: false,
+        }
     }
 
     /// What is wanted of it besides that it is used, such as `backup, budget of wwan0`.
@@ -126,6 +133,7 @@ pub(super) fn parse_all_interfaces(text: &str) -> Result<InterfaceList, String> 
         };
         match word.split_once('=') {
             None if word == "backup" => last.is_backup = true,
+            None if word == "metered" => (last.is_backup, last.is_metered) = (true, true),
             None if word == "hard" => last.preference.is_budget_hard = true,
             None => interfaces.push(Interface::new(word)),
             Some(("priority", value)) => {
@@ -168,6 +176,8 @@ mod tests {
         let wwan = Interface { is_backup: true, preference: budget, ..wwan };
         assert_eq!(interfaces, [Interface::new("wlan0"), eth, wwan]);
         assert_eq!(parse_interfaces("backup").unwrap().0, [Interface::new("backup")]);
+        let metered = Interface { is_backup: true, is_metered: true, ..Interface::new("wwan0") };
+        assert_eq!(parse_interfaces("wlan0,wwan0,metered").unwrap().0, [Interface::new("wlan0"), metered]);
         let wishes: Vec<_> = interfaces.iter().map(Interface::wishes).collect();
         assert_eq!(wishes, [None, Some("priority of eth0".into()), Some("backup, budget of wwan0".into())]);
     }

@@ -39,3 +39,27 @@ fn a_daily_budget_survives_a_kill() {
     assert!(words.contains("path1: 0 B of 1.0 MB/day left"), "{words}");
     drop((serving, calling));
 }
+
+#[test]
+fn a_metered_uplink_carries_data_when_the_other_fails() {
+    if !is_root_or_skip("a tunnel over a metered uplink") {
+        return;
+    }
+    let hosts = Hosts::new();
+    let folder = hosts.laptop.path();
+    append(folder, "laptop.toml", "[uplinks]\ninterfaces = [\"path0\", \"path1,metered\"]\n");
+    let (serving, calling) = (hosts.serve(), hosts.call());
+    hosts.wait_for_paths(1);
+    until("the backup", || (path_over(&status(folder), "path1")["state"] == "backup").then_some(()));
+    let mut stream = hosts.connect();
+    echo(&mut stream, 100_000);
+    let bytes = || path_over(&status(folder), "path1")["sent_bytes"].as_u64().expect("a count");
+    let before = bytes();
+    assert!(before < 50_000, "{before} bytes over it while the other works");
+    hosts.set_up(0, false);
+    echo(&mut stream, 500_000);
+    assert!(bytes() > before + 500_000, "it carries the data");
+    let words = must(&mut command(folder, "polypath tunnel status"));
+    assert!(words.contains("backup, ") && words.contains(", MTU 14"), "{words}");
+    drop((serving, calling));
+}

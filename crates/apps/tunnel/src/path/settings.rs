@@ -11,6 +11,8 @@ pub struct PathSettings {
     pub priority: u8,
     /// Carries no data at all, at neither end.
     pub closed: bool,
+    /// What goes over it costs: while it carries nothing, it is asked every 2 min, whatever the others carry.
+    pub metered: bool,
     /// How often an idle path is asked; by default every 20 s.
     pub keepalive: Option<Duration>,
 }

@@ -13,6 +13,10 @@ use crate::transmit::LocalId;
 const PROBE_BUSY: Duration = Duration::from_secs(1);
 /// Translators of addresses forget after half a minute (RFC 4787 REQ-5 says two minutes, many are below).
 const PROBE_IDLE: Duration = Duration::from_secs(20);
+/// The same where each question costs, for as long as most mobile networks remember. Who made a backup asks: the other end does only after
+/// that.
+const PROBE_METERED: Duration = Duration::from_secs(120);
+const PROBE_OTHERS_BACKUP: Duration = Duration::from_secs(150);
 /// A probe without an answer is sent again after so long, then twice as long each time.
 const PROBE_AGAIN: Duration = Duration::from_millis(250);
 const MOST_PROBE_AGAIN: Duration = Duration::from_secs(4);
@@ -269,11 +273,23 @@ impl Link {
         if needs_one || self.unanswered > 0 {
             return self.probe_at;
         }
-        let is_busy = is_busy && !self.settings.closed;
-        let period = if is_busy { PROBE_BUSY } else { self.settings.keepalive.unwrap_or(PROBE_IDLE) };
-        let usual = self.probe_at.max(self.sender.last_sent_at() + period);
+        let usual = self.probe_at.max(self.sender.last_sent_at() + self.probe_period(is_busy));
         let length = self.mtu.due_at(self.sender.long_lost()).filter(|_| self.asks_lengths());
         length.map_or(usual, |at| at.min(usual))
+    }
+
+    /// How long nothing leaves over a path that works before it is asked.
+    fn probe_period(&self, is_busy: bool) -> Duration {
+        let PathSettings { backup, closed, metered, keepalive, .. } = self.settings;
+        if backup && !self.is_ours {
+            PROBE_OTHERS_BACKUP
+        } else if metered {
+            keepalive.unwrap_or(PROBE_METERED)
+        } else if is_busy && !closed {
+            PROBE_BUSY
+        } else {
+            keepalive.unwrap_or(PROBE_IDLE)
+        }
     }
 
     pub(crate) fn handle_probe_sent(&mut self, token: u64, probe: ProbeToSend) {

@@ -43,6 +43,7 @@ impl Uplinks {
         PathSettings {
             backup: interface.is_backup || is_spent,
             priority: interface.preference.priority,
+            metered: interface.is_metered,
             closed: is_spent && interface.preference.is_budget_hard,
             ..PathSettings::default()
         }
@@ -103,6 +104,15 @@ mod tests {
         assert_eq!(takes(&["wwan0,backup"]), [true, true]);
         assert_eq!(takes(&["eth0"]), [true, false]);
         assert_eq!(takes(&["eth0", "wwan0,backup"]), [true, true]);
+    }
+
+    #[test]
+    fn what_is_metered_is_a_backup_that_is_asked_rarely() {
+        let uplinks = uplinks(&["wwan0,metered,priority=2"]);
+        let settings = uplinks.settings("wwan0", &Budgets::default());
+        let expected = PathSettings { backup: true, metered: true, priority: 2, ..PathSettings::default() };
+        assert_eq!(settings, expected);
+        assert!(uplinks.takes("eth0"), "the others are used");
     }
 
     #[test]
