@@ -84,3 +84,13 @@ fn a_metered_path_takes_over() {
         assert!(late >= 90, "{policy:?}: {late} of 100 came behind the failure");
     }
 }
+
+#[test]
+fn copies_do_not_go_over_backups() {
+    let mut run = Run::new(false, FlowPolicy::Redundant);
+    run.send(Duration::from_secs(20));
+    let begin = run.backup_bytes();
+    run.send(Duration::from_secs(60));
+    let bytes = run.backup_bytes() - begin;
+    assert!(bytes < 30_000, "{bytes} bytes, and one copy of all packets would be 700 kB");
+}

@@ -312,7 +312,10 @@ impl Peer {
         DataHeader { order: Order::FirstCopy, flow, sequence, time: None }.write(&mut frame);
         let mut taken = false;
         let len_bytes = datagram_bytes(&frame);
-        let carries = |link: &&mut Box<Link>| link.is_usable() && link.limit_bytes() >= len_bytes;
+        // Copies over backups would cost, too.
+        let rank = self.usable().next().map(|(_, link)| link.settings.rank());
+        let is_used = |link: &Link| link.is_usable() && Some(link.settings.rank()) == rank;
+        let carries = |link: &&mut Box<Link>| is_used(link) && link.limit_bytes() >= len_bytes;
         for link in self.links.iter_mut().flatten().filter(carries) {
             taken |= link.push_own(frame.clone());
         }
