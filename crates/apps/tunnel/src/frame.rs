@@ -2,14 +2,16 @@
 //!
 //! | first byte | frame | fields, little-endian |
 //! |---|---|---|
-//! | 0 to 2, and 0x80 if a time follows | an IP packet | flow 1, sequence 3, time 4 if there is one, the packet |
+//! | 0 to 2, and 0x80 if a time follows, 0x40 if an ESI does | an IP packet | flow 1, sequence 3, time 4, ESI 2, the packet |
+//! | 3 | a repair packet | first ESI 2, how many 1, repair key 2, then the combination of their frames without time and ESI |
 //! | 0x10 | acknowledgment | session 3, largest 4, delay 4 (µs), ranges 1, then for each: length 2, gap 2 |
 //! | 0x11 | probe | token 8, rank of the path 1 (0: no backup, 255: carries nothing), then padding |
 //! | 0x12 | answer to a probe | token 8, length of the probe 2 |
 //! | 0x13 | path leaves | |
 //! | 0xf0 | hello, in WireGuard's own datagrams | version 1, instance 8, flags 1 |
 //!
-//! A stock WireGuard drops a hello, as no IP packet begins so.
+//! A stock WireGuard drops a hello, as no IP packet begins so. An ESI (encoding symbol ID, RFC 8681) has 16 bits here, and the coefficients
+//! of a combination are those of the repair key, in GF(2^8) and of full density. What a combination ends in is zeros, if nothing.
 
 /// How the receiver treats the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,8 +25,8 @@ pub(crate) enum Order {
 }
 
 /// Longest header of an IP packet's frame.
-pub(crate) const MOST_DATA_HEADER_BYTES: usize = 9;
-/// The header without a time.
+pub(crate) const MOST_DATA_HEADER_BYTES: usize = 11;
+/// The header without a time and an ESI.
 pub(crate) const DATA_HEADER_BYTES: usize = 5;
 /// Length of a probe without padding.
 pub(crate) const PROBE_BYTES: usize = 10;
@@ -34,7 +36,10 @@ pub(crate) const MOST_RANGES: usize = 24;
 #[cfg(test)]
 const MOST_CONTROL_BYTES: usize = 13 + 4 * MOST_RANGES;
 
+const TIME_BYTES: usize = 4;
 const TIME_FOLLOWS: u8 = 0x80;
+const ESI_FOLLOWS: u8 = 0x40;
+const REPAIR: u8 = 3;
 const ACK: u8 = 0x10;
 /// Of a probe, the first byte.
 pub(crate) const PROBE: u8 = 0x11;
@@ -75,6 +80,22 @@ impl Sequence {
     }
 }
 
+/// The end of the number of a packet that repair packets cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Esi(u16);
+
+impl Esi {
+    pub(crate) const BYTES: usize = 2;
+
+    pub(crate) const fn new(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    pub(crate) const fn bits(self) -> u16 {
+        self.0
+    }
+}
+
 /// The header of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DataHeader {
@@ -84,11 +105,22 @@ pub(crate) struct DataHeader {
     pub(crate) sequence: Sequence,
     /// The sender's clock in µs, on some packets.
     pub(crate) time: Option<u32>,
+    /// Its number for repair packets, if they cover it.
+    pub(crate) esi: Option<Esi>,
 }
 
 impl DataHeader {
+    /// Without time and ESI.
+    pub(crate) const fn new(order: Order, flow: u8, sequence: Sequence) -> Self {
+        Self { order, flow, sequence, time: None, esi: None }
+    }
+
     pub(crate) const fn len_bytes(&self) -> usize {
-        if self.time.is_some() { MOST_DATA_HEADER_BYTES } else { DATA_HEADER_BYTES }
+        Self::len_with(self.time.is_some(), self.esi.is_some())
+    }
+
+    pub(crate) const fn len_with(time: bool, esi: bool) -> usize {
+        DATA_HEADER_BYTES + if time { TIME_BYTES } else { 0 } + if esi { Esi::BYTES } else { 0 }
     }
 
     /// Writes it to the beginning of `into`.
@@ -100,10 +132,43 @@ impl DataHeader {
         };
         let [a, b, c, _] = self.sequence.0.to_le_bytes();
         into[..DATA_HEADER_BYTES].copy_from_slice(&[order, self.flow, a, b, c]);
+        let mut end = DATA_HEADER_BYTES;
         if let Some(time) = self.time {
             into[0] |= TIME_FOLLOWS;
-            into[DATA_HEADER_BYTES..MOST_DATA_HEADER_BYTES].copy_from_slice(&time.to_le_bytes());
+            into[end..end + TIME_BYTES].copy_from_slice(&time.to_le_bytes());
+            end += TIME_BYTES;
         }
+        if let Some(Esi(esi)) = self.esi {
+            into[0] |= ESI_FOLLOWS;
+            into[end..end + Esi::BYTES].copy_from_slice(&esi.to_le_bytes());
+        }
+    }
+}
+
+/// What a repair packet is a combination of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RepairHeader {
+    /// The first packet that it covers.
+    pub(crate) first: Esi,
+    /// How many it covers.
+    pub(crate) count: u8,
+    /// The coefficients follow from it.
+    pub(crate) key: u16,
+}
+
+impl RepairHeader {
+    pub(crate) const BYTES: usize = 6;
+
+    /// Writes it to the beginning of `into`.
+    pub(crate) fn write(&self, into: &mut [u8]) {
+        let ([a, b], [c, d]) = (self.first.0.to_le_bytes(), self.key.to_le_bytes());
+        into[..Self::BYTES].copy_from_slice(&[REPAIR, a, b, self.count, c, d]);
+    }
+
+    fn parse(rest: &[u8]) -> Option<Self> {
+        let &[a, b, count, c, d] = rest.first_chunk()?;
+        let (first, key) = (Esi(u16::from_le_bytes([a, b])), u16::from_le_bytes([c, d]));
+        Some(Self { first, count, key })
     }
 }
 
@@ -131,6 +196,8 @@ pub(crate) struct AckFrame {
 pub(crate) enum Frame {
     /// An IP packet, which begins so many bytes into the frame.
     Data(DataHeader, usize),
+    /// A repair packet; the combination begins [`RepairHeader::BYTES`] into the frame.
+    Repair(RepairHeader),
     Ack(AckFrame),
     Probe {
         token: u64,
@@ -144,19 +211,22 @@ pub(crate) enum Frame {
     Leave,
     Hello {
         instance: u64,
-        /// [`TAKES_AES`], and what later versions say.
+        /// [`TAKES_AES`], [`TAKES_FEC`], and what later versions say.
         flags: u8,
     },
 }
 
 /// In a hello: paths may be encrypted by AES on the way to who says it.
 pub(crate) const TAKES_AES: u8 = 1;
+/// In a hello: who says it knows repair packets, and packets with an ESI.
+pub(crate) const TAKES_FEC: u8 = 2;
 
 impl Frame {
     /// `None` for what is cut off or unknown.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (&kind, rest) = bytes.split_first()?;
         match kind {
+            REPAIR => RepairHeader::parse(rest).map(Self::Repair),
             ACK => parse_ack(rest).map(Self::Ack),
             PROBE => {
                 Some(Self::Probe { token: u64::from_le_bytes(*rest.first_chunk()?), rank: *rest.get(8)? })
@@ -175,10 +245,10 @@ impl Frame {
         }
     }
 
-    /// Writes a frame of control; returns its length. Data has [`DataHeader::write`].
+    /// Writes a frame of control. Data has [`DataHeader::write`], and repair packets [`RepairHeader::write`].
     pub(crate) fn write(&self, into: &mut Vec<u8>) {
         match self {
-            Self::Data(..) => unreachable!("data is written where it lies"),
+            Self::Data(..) | Self::Repair(_) => unreachable!("what is long is written where it lies"),
             Self::Ack(ack) => {
                 into.push(ACK);
                 into.extend_from_slice(&ack.session);
@@ -211,19 +281,24 @@ impl Frame {
 }
 
 fn parse_data(kind: u8, rest: &[u8]) -> Option<Frame> {
-    let order = match kind & !TIME_FOLLOWS {
+    let order = match kind & !(TIME_FOLLOWS | ESI_FOLLOWS) {
         0 => Order::Kept,
         1 => Order::Free,
         2 => Order::FirstCopy,
         _ => return None,
     };
     let &[flow, a, b, c] = rest.first_chunk()?;
-    let time = if kind & TIME_FOLLOWS != 0 {
-        Some(u32::from_le_bytes(*rest.get(4..)?.first_chunk()?))
-    } else {
-        None
+    let mut rest = rest.get(4..)?;
+    let time = match kind & TIME_FOLLOWS {
+        0 => None,
+        _ => Some(u32::from_le_bytes(*rest.split_off(..TIME_BYTES)?.first_chunk()?)),
     };
-    let header = DataHeader { order, flow, sequence: Sequence::new(u32::from_le_bytes([a, b, c, 0])), time };
+    let esi = match kind & ESI_FOLLOWS {
+        0 => None,
+        _ => Some(Esi(u16::from_le_bytes(*rest.first_chunk()?))),
+    };
+    let sequence = Sequence::new(u32::from_le_bytes([a, b, c, 0]));
+    let header = DataHeader { time, esi, ..DataHeader::new(order, flow, sequence) };
     Some(Frame::Data(header, header.len_bytes()))
 }
 
@@ -277,13 +352,25 @@ mod tests {
 
     #[test]
     fn headers_of_data_come_back_as_they_were() {
-        for time in [None, Some(u32::MAX)] {
-            let header =
-                DataHeader { order: Order::FirstCopy, flow: 200, sequence: Sequence::new(0xff_fffe), time };
+        for (time, esi) in
+            [(None, None), (Some(u32::MAX), None), (None, Some(Esi(7))), (Some(9), Some(Esi(0xfff0)))]
+        {
+            let header = DataHeader::new(Order::FirstCopy, 200, Sequence::new(0xff_fffe));
+            let header = DataHeader { time, esi, ..header };
             let mut bytes = [0; MOST_DATA_HEADER_BYTES];
             header.write(&mut bytes);
             assert_eq!(Frame::parse(&bytes), Some(Frame::Data(header, header.len_bytes())));
+            assert_eq!(Frame::parse(&bytes[..header.len_bytes() - 1]), None);
         }
+    }
+
+    #[test]
+    fn headers_of_repair_packets_come_back_as_they_were() {
+        let header = RepairHeader { first: Esi(0x1234), count: 16, key: 0xabcd };
+        let mut bytes = [0; RepairHeader::BYTES];
+        header.write(&mut bytes);
+        assert_eq!(Frame::parse(&bytes), Some(Frame::Repair(header)));
+        assert_eq!(Frame::parse(&bytes[..5]), None);
     }
 
     #[test]

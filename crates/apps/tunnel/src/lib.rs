@@ -36,6 +36,7 @@ mod allowed_ips;
 #[cfg(feature = "net")]
 pub mod driver;
 mod engine;
+mod fec;
 mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn header(flow: u8, order: Order) -> DataHeader {
-        DataHeader { order, flow, sequence: Sequence::new(7), time: None }
+        DataHeader::new(order, flow, Sequence::new(7))
     }
 
     fn packet(port: u8) -> [u8; 28] {

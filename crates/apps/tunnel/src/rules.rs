@@ -33,13 +33,15 @@ pub struct Rule {
     pub network: Option<Network>,
     /// What is done.
     pub policy: FlowPolicy,
+    /// What is lost is rebuilt from repair packets, where paths lose something; with the first two policies.
+    pub fec: bool,
 }
 
 impl Rule {
     /// A rule that fits everything.
     #[must_use]
     pub const fn all(policy: FlowPolicy) -> Self {
-        Self { dscp: None, protocol: None, ports: None, network: None, policy }
+        Self { dscp: None, protocol: None, ports: None, network: None, policy, fec: false }
     }
 
     fn fits(&self, packet: &InnerPacket) -> bool {
@@ -64,8 +66,10 @@ impl Rules {
         Self(rules)
     }
 
-    pub(crate) fn policy(&self, packet: &InnerPacket) -> FlowPolicy {
-        self.0.iter().find(|rule| rule.fits(packet)).map_or(FlowPolicy::Aggregate, |rule| rule.policy)
+    /// The policy for a packet, and whether it is protected.
+    pub(crate) fn find(&self, packet: &InnerPacket) -> (FlowPolicy, bool) {
+        let rule = self.0.iter().find(|rule| rule.fits(packet));
+        rule.map_or((FlowPolicy::Aggregate, false), |rule| (rule.policy, rule.fec))
     }
 }
 
@@ -102,20 +106,21 @@ mod tests {
         let office = Rule {
             network: Some("10.9.0.0/16".parse().unwrap()),
             protocol: Some(6),
+            fec: true,
             ..Rule::all(FlowPolicy::LowLatency)
         };
         let rules = Rules::new(vec![voice, office]);
-        assert_eq!(rules.policy(&packet(17, Some((5_050, 9)), 0)), FlowPolicy::Redundant);
-        assert_eq!(rules.policy(&packet(6, Some((1, 2)), 0)), FlowPolicy::LowLatency);
-        assert_eq!(rules.policy(&packet(17, Some((1, 2)), 0)), FlowPolicy::Aggregate);
+        assert_eq!(rules.find(&packet(17, Some((5_050, 9)), 0)), (FlowPolicy::Redundant, false));
+        assert_eq!(rules.find(&packet(6, Some((1, 2)), 0)), (FlowPolicy::LowLatency, true));
+        assert_eq!(rules.find(&packet(17, Some((1, 2)), 0)), (FlowPolicy::Aggregate, false));
     }
 
     #[test]
     fn pings_names_and_marked_packets_go_first() {
         let rules = Rules::default();
         for urgent in [packet(1, None, 0), packet(17, Some((4_000, 53)), 0), packet(6, Some((1, 2)), 46)] {
-            assert_eq!(rules.policy(&urgent), FlowPolicy::LowLatency);
+            assert_eq!(rules.find(&urgent), (FlowPolicy::LowLatency, false));
         }
-        assert_eq!(rules.policy(&packet(6, Some((1, 53)), 0)), FlowPolicy::Aggregate);
+        assert_eq!(rules.find(&packet(6, Some((1, 53)), 0)).0, FlowPolicy::Aggregate);
     }
 }

@@ -163,7 +163,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn peer_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
+    pub(crate) fn peer_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
         self.peers.get_mut(id.index())?.as_deref_mut()
     }
 

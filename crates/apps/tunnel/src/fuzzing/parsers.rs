@@ -1,7 +1,7 @@
 //! Bytes and text that come from outside.
 
 use crate::allowed_ips::Network;
-use crate::frame::{DataHeader, Frame};
+use crate::frame::{DataHeader, Frame, RepairHeader};
 use crate::inner_packet::InnerPacket;
 use crate::key::{PresharedKey, PrivateKey, PublicKey};
 use crate::noise::{Message, PATH_HEADER_BYTES, PLAIN_HEADER_BYTES, parse};
@@ -25,6 +25,11 @@ pub fn frame(bytes: &[u8]) {
             let mut written = [0; crate::frame::MOST_DATA_HEADER_BYTES];
             header.write(&mut written);
             assert_eq!((at, &written[..at]), (DataHeader::len_bytes(&header), &bytes[..at]));
+        }
+        Some(Frame::Repair(header)) => {
+            let mut written = [0; RepairHeader::BYTES];
+            header.write(&mut written);
+            assert_eq!(&written[..], &bytes[..RepairHeader::BYTES]);
         }
         Some(frame) => {
             let mut written = Vec::new();

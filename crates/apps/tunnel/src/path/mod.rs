@@ -1,6 +1,7 @@
 //! One path between two peers: what is under way on it, what came over it, how long it takes.
 
 mod delay;
+mod loss;
 mod mtu;
 mod overtaken;
 mod rate;
@@ -10,6 +11,7 @@ mod settings;
 mod standing_queue;
 
 pub(crate) use delay::OneWayDelay;
+pub(crate) use loss::LossRate;
 pub(crate) use mtu::PathMtu;
 pub(crate) use receiver::PathReceiver;
 pub(crate) use sender::PathSender;

@@ -67,7 +67,10 @@ struct Epoch {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AckOutcome {
     pub(crate) acked_bytes: u64,
+    pub(crate) acked_packets: u64,
     pub(crate) lost_packets: u64,
+    /// Taken for lost before, and not lost.
+    pub(crate) late_packets: u64,
     /// What was in them, to be sent again.
     pub(crate) lost_contents: Vec<Box<[u8]>>,
     /// The round-trip time that the acknowledgment measured.
@@ -286,12 +289,12 @@ impl PathSender {
             for number in (low.max(self.base)..=high).rev() {
                 self.settle(now, number, number == largest, &mut tally);
             }
-            self.note_late(now, (low, high), largest);
+            tally.late_packets += self.note_late(now, (low, high), largest);
             let Some(after) = low.checked_sub(u64::from(range.gap) + 1) else { break };
             high = after;
         }
         if tally.acked_bytes == 0 {
-            return AckOutcome::default();
+            return AckOutcome { late_packets: tally.late_packets, ..AckOutcome::default() };
         }
         self.silences = 0;
         self.last_acked_at = now;
@@ -304,7 +307,9 @@ impl PathSender {
         let mut lost = self.find_lost(now);
         let outcome = AckOutcome {
             acked_bytes: tally.acked_bytes,
+            acked_packets: tally.acked_packets,
             lost_packets: lost.packets,
+            late_packets: tally.late_packets,
             lost_contents: std::mem::take(&mut lost.contents),
             rtt: tally.largest_sent_at.map(|_| self.latest_rtt),
         };
@@ -331,6 +336,7 @@ impl PathSender {
         self.delivered += bytes;
         self.delivered_at = now;
         tally.acked_bytes += bytes;
+        tally.acked_packets += 1;
         if is_largest {
             tally.largest_sent_at = Some(sent.sent_at);
         }
@@ -367,7 +373,7 @@ impl PathSender {
     }
 
     /// What was taken for lost, and arrived all the same.
-    fn note_late(&mut self, now: Instant, arrived: (u64, u64), largest: u64) {
+    fn note_late(&mut self, now: Instant, arrived: (u64, u64), largest: u64) -> u64 {
         let rtt = self.srtt();
         let late = self.overtaken.handle_arrived(now, arrived, largest, rtt);
         if late.packets > 0 {
@@ -377,6 +383,7 @@ impl PathSender {
             self.recovery_end = None;
             self.controller.on_spurious(now);
         }
+        late.packets
     }
 
     /// Takes for lost what packets behind it have overtaken, in numbers or time.
@@ -651,6 +658,8 @@ impl LeastRtt {
 struct Tally {
     in_flight_before: u64,
     acked_bytes: u64,
+    acked_packets: u64,
+    late_packets: u64,
     largest_sent_at: Option<Instant>,
     newest: Option<Newest>,
 }

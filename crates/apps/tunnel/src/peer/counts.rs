@@ -11,6 +11,14 @@ pub struct PeerCounts {
     pub foreign: u64,
     /// Sent again as their path had lost them, or fallen silent.
     pub sent_again: u64,
+    /// Repair packets that were sent.
+    pub repairs_sent: u64,
+    /// Repair packets that came.
+    pub repairs_received: u64,
+    /// Lost, and rebuilt from repair packets.
+    pub rebuilt: u64,
+    /// Protected packets that did not come, or much too late, and were not rebuilt. They may have been sent again.
+    pub not_rebuilt: u64,
     /// Dropped as no path takes packets of their length.
     pub too_long: u64,
     /// Dropped as too many waited.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use polypath_congestion::Policy;
 use polypath_units::{Duration, Instant};
 
-use crate::path::{OneWayDelay, PathMtu, PathReceiver, PathSender, PathSettings};
+use crate::path::{LossRate, OneWayDelay, PathMtu, PathReceiver, PathSender, PathSettings};
 use crate::transmit::LocalId;
 
 /// A path that carries something is asked at least so often.
@@ -29,6 +29,8 @@ const FORGOTTEN: Duration = Duration::from_secs(180);
 /// Most probes in a second: two addresses that both answer, and take turns, must not keep the ends busy.
 const MOST_PROBES: u32 = 16;
 const SECOND: Duration = Duration::from_secs(1);
+/// Packets that count as lost by chance when a path falls silent.
+const MOST_TAIL_LOSSES: u64 = 2;
 /// A time is sent at most so often.
 const TIME_AGAIN: Duration = Duration::from_millis(4);
 
@@ -77,6 +79,7 @@ pub(crate) struct Link {
     /// Since when probes are counted, and how many left since.
     probes_of: (Instant, u32),
     pub(crate) sender: PathSender,
+    pub(crate) loss: LossRate,
     pub(crate) receiver: PathReceiver,
     pub(crate) delay: OneWayDelay,
     /// Frames for this path alone.
@@ -108,6 +111,7 @@ impl Link {
             probe_at: now,
             probes_of: (now, 0),
             sender: PathSender::new(now, policy, mss_bytes),
+            loss: LossRate::default(),
             receiver: PathReceiver::default(),
             delay: OneWayDelay::default(),
             own: VecDeque::new(),
@@ -150,9 +154,15 @@ impl Link {
         self.settings = settings;
     }
 
-    /// It fell silent: it is asked at once.
-    pub(crate) fn ask_now(&mut self, now: Instant) {
+    /// It fell silent: it is asked at once. What was under way is for others.
+    pub(crate) fn handle_silence(&mut self, now: Instant) -> Vec<Box<[u8]>> {
+        let (_, _, before) = self.sender.counts();
+        let contents = self.sender.give_up(now);
+        let (_, _, after) = self.sender.counts();
+        // The last ones before a pause are found so. A path that ends loses more, which says nothing of it once it is back.
+        self.loss.handle(0, after.saturating_sub(before).min(MOST_TAIL_LOSSES), 0);
         self.probe_at = now;
+        contents
     }
 
     pub(crate) fn is_up(&self) -> bool {

@@ -5,6 +5,7 @@ mod counts;
 mod departure;
 mod link;
 mod path_bits;
+mod protect;
 mod receive;
 mod schedule;
 mod sessions;

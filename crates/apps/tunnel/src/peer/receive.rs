@@ -4,7 +4,9 @@ use polypath_units::{Duration, Instant};
 
 use super::link::{Link, PathEnds};
 use super::state::Peer;
-use crate::frame::{DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE_BYTES, Sequence, TAKES_AES};
+use crate::frame::{
+    DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE_BYTES, RepairHeader, Sequence, TAKES_AES, TAKES_FEC,
+};
 use crate::inner_packet::InnerPacket;
 use crate::noise::{Cipher, Index, OpenError, PATH_HEADER_BYTES, PathId, TAG_BYTES};
 use crate::path::PathSettings;
@@ -76,9 +78,17 @@ impl Peer {
                     return forgotten;
                 };
                 self.handle_data(now, path, &header, packet, deliver);
+                if let Some(esi) = header.esi {
+                    self.handle_protected_data(now, path, (esi, &header), &opened[at..], is_allowed, deliver);
+                }
+            }
+            Frame::Repair(header) => {
+                let combination = &opened[RepairHeader::BYTES..];
+                self.handle_repair(now, path, &header, combination, is_allowed, deliver);
             }
             Frame::Ack(ack) => {
                 let outcome = link.sender.handle_ack(now, &ack);
+                link.loss.handle(outcome.acked_packets, outcome.lost_packets, outcome.late_packets);
                 self.counts.sent_again += outcome.lost_contents.len() as u64;
                 self.again.extend(outcome.lost_contents);
             }
@@ -104,7 +114,7 @@ impl Peer {
         forgotten
     }
 
-    fn handle_data(
+    pub(super) fn handle_data(
         &mut self,
         now: Instant,
         path: PathId,
@@ -220,9 +230,10 @@ impl Peer {
         let forgotten = self.sessions.handle_authentic(local);
         self.plain_ends = Some(from);
         self.plain_unanswered_since = None;
-        if let Some((instance, _)) = hello {
+        if let Some((instance, flags)) = hello {
             // Of keys that were replaced since, it tells of a process that may be gone.
             if self.sessions.is_current(local) {
+                self.takes_fec = flags & TAKES_FEC != 0;
                 self.handle_hello(now, instance, deliver);
             }
         } else if !opened.is_empty() {
@@ -257,6 +268,7 @@ impl Peer {
             if let Some(recording) = &mut self.recording {
                 recording.handle_restart();
             }
+            (self.fec_sender, self.fec_receiver) = (None, None);
             // What has numbers already would be taken for what comes later.
             for link in self.links.iter_mut().flatten() {
                 self.counts.dropped += link.drop_own();

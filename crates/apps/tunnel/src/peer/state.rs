@@ -8,12 +8,13 @@ use polypath_units::{Duration, Instant};
 
 use super::again::Again;
 use super::counts::PeerCounts;
-use super::departure::{Departure, datagram_bytes};
+use super::departure::{Departure, datagram_bytes, mark};
 use super::link::{Link, PathEnds};
 use super::path_bits::PathBits;
 use super::schedule;
 use super::sessions::Sessions;
 
+use crate::fec::{FecReceiver, FecSender};
 use crate::frame::{DATA_HEADER_BYTES, DataHeader, Frame, MOST_DATA_HEADER_BYTES, Order, Sequence};
 use crate::inner_packet::InnerPacket;
 use crate::key::{PresharedKey, PublicKey};
@@ -96,6 +97,11 @@ pub(crate) struct Peer {
     pub(super) kept: Vec<Sequence>,
     pub(super) copied: Vec<Sequence>,
     pub(super) resequencer: Resequencer,
+    /// The peer knows repair packets.
+    pub(super) takes_fec: bool,
+    /// Once something was protected.
+    pub(super) fec_sender: Option<Box<FecSender>>,
+    pub(super) fec_receiver: Option<Box<FecReceiver>>,
     pub(super) data_at: Option<Instant>,
     pub(super) plain_sent_at: Option<Instant>,
     pub(super) plain_received_at: Option<Instant>,
@@ -141,6 +147,9 @@ impl Peer {
             kept: Vec::new(),
             copied: Vec::new(),
             resequencer: Resequencer::new(),
+            takes_fec: false,
+            fec_sender: None,
+            fec_receiver: None,
             data_at: None,
             plain_sent_at: None,
             plain_received_at: None,
@@ -268,7 +277,7 @@ impl Peer {
     /// A packet for the peer.
     ///
     /// `frame` is the packet behind room for the header.
-    pub(crate) fn handle_packet(&mut self, now: Instant, inner: &InnerPacket, frame: Box<[u8]>) {
+    pub(crate) fn handle_packet(&mut self, now: Instant, inner: &InnerPacket, mut frame: Box<[u8]>) {
         self.data_at = Some(now);
         if self.sessions.is_old(now) {
             self.sessions.want_handshake(now);
@@ -284,7 +293,7 @@ impl Peer {
             }
             return;
         }
-        let policy = self.rules.policy(inner);
+        let (policy, with_fec) = self.rules.find(inner);
         let on = if let FlowPolicy::Pinned(path) = policy { Some(path) } else { None };
         if let Some(fits_bytes) = self.fits_bytes(on)
             && inner.len_bytes > fits_bytes
@@ -293,6 +302,7 @@ impl Peer {
             return;
         }
         let flow = inner.flow(self.shared.flow_key);
+        mark(&mut frame, with_fec);
         match policy {
             FlowPolicy::Aggregate => self.waiting.push(now, flow, frame),
             FlowPolicy::LowLatency => {
@@ -309,7 +319,7 @@ impl Peer {
 
     pub(super) fn copy(&mut self, flow: u8, mut frame: Box<[u8]>) {
         let sequence = take_number(&mut self.copied, flow);
-        DataHeader { order: Order::FirstCopy, flow, sequence, time: None }.write(&mut frame);
+        DataHeader::new(Order::FirstCopy, flow, sequence).write(&mut frame);
         let mut taken = false;
         let len_bytes = datagram_bytes(&frame);
         // Copies over backups would cost, too.
@@ -323,7 +333,7 @@ impl Peer {
     }
 
     pub(super) fn pin(&mut self, path: PathId, flow: u8, mut frame: Box<[u8]>) {
-        DataHeader { order: Order::Free, flow, sequence: Sequence::default(), time: None }.write(&mut frame);
+        DataHeader::new(Order::Free, flow, Sequence::default()).write(&mut frame);
         let taken = self.link_mut(path).is_some_and(|link| link.is_usable() && link.push_own(frame));
         self.counts.dropped += u64::from(!taken);
     }
@@ -337,7 +347,8 @@ impl Peer {
             [probe, link.sender.silent_at(), link.receiver.due_at().filter(|_| has_keys)]
         });
         let sessions = self.sessions.next_timeout(self.has_links());
-        let send = self.send_at().filter(|_| has_keys);
+        let repair = self.fec_sender.as_ref().and_then(|fec| fec.due_at());
+        let send = [self.send_at(), repair].into_iter().flatten().min().filter(|_| has_keys);
         let order = self.resequencer.next_deadline();
         let told = (!self.told.is_empty()).then_some(Instant::ZERO);
         links
@@ -392,11 +403,10 @@ impl Peer {
         }
         for link in self.links.iter_mut().flatten() {
             if link.sender.silent_at().is_some_and(|at| at <= now) {
-                let contents = link.sender.give_up(now);
+                let contents = link.handle_silence(now);
                 self.counts.sent_again += contents.len() as u64;
                 self.counts.dropped += link.drop_own();
                 self.again.extend(contents);
-                link.ask_now(now);
             }
         }
         for at in 0..PATHS {

@@ -2,11 +2,13 @@
 
 use polypath_units::Instant;
 
-use super::departure::{Departure, datagram_bytes, overhead};
+use super::departure::{Departure, datagram_bytes, is_marked};
 use super::link::PathEnds;
 use super::schedule;
 use super::state::{Peer, take_number};
-use crate::frame::{DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE, PROBE_BYTES, Sequence, TAKES_AES};
+use crate::frame::{
+    DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE, PROBE_BYTES, Sequence, TAKES_AES, TAKES_FEC,
+};
 use crate::noise::{PATH_HEADER_BYTES, PLAIN_HEADER_BYTES, PathId, TAG_BYTES};
 use crate::transmit::Transmit;
 
@@ -26,6 +28,7 @@ impl Peer {
     ) -> Option<Transmit> {
         self.poll_hello(now);
         self.poll_control(now, random);
+        self.poll_repair(now);
         if let Some((ends, datagram)) = self.ready.pop_front() {
             into.extend_from_slice(&datagram);
             return Some(Self::transmit(ends, datagram.len()));
@@ -41,7 +44,7 @@ impl Peer {
         let Some(session) = self.sessions.current(now) else { return };
         if session.takes_hello(now) {
             let mut contents = Vec::new();
-            let flags = if self.shared.has_fast_aes { TAKES_AES } else { 0 };
+            let flags = TAKES_FEC | if self.shared.has_fast_aes { TAKES_AES } else { 0 };
             Frame::Hello { instance, flags }.write(&mut contents);
             let datagram = plain_datagram(&contents, |datagram| session.transport.seal_plain(datagram));
             self.ready.extend(ends.into_iter().map(|ends| (ends, datagram.clone())));
@@ -129,8 +132,7 @@ impl Peer {
         let first = self.seal(now, &mut departure, with_time, into)?;
         let mut segments = 1;
         while segments < MOST_TRAIN_SEGMENTS && into.len() - begin + first <= MOST_TRAIN_BYTES {
-            let Some(most) = first.checked_sub(overhead(with_time)) else { break };
-            let Some(mut departure) = self.poll_departure(now, Some((at, most))) else { break };
+            let Some(mut departure) = self.poll_departure(now, Some((at, first, with_time))) else { break };
             let Some(len) = self.seal(now, &mut departure, with_time, into) else { break };
             segments += 1;
             if len < first {
@@ -143,14 +145,14 @@ impl Peer {
         Some(Transmit { segment_bytes, ..Self::transmit(ends, len_bytes) })
     }
 
-    /// The next packet of data and its path. With `on`, only one for that path, and not longer than that.
-    fn poll_departure(&mut self, now: Instant, on: Option<(usize, usize)>) -> Option<Departure> {
+    /// The next packet of data and its path. With `on`, only one for that path, and with a time or not no longer a datagram than that.
+    fn poll_departure(&mut self, now: Instant, on: Option<(usize, usize, bool)>) -> Option<Departure> {
         let departure = match self.stash.take() {
             Some(departure) => departure,
             None => self.next_departure(now)?,
         };
-        let len = departure.frame.len() - DATA_HEADER_BYTES;
-        if on.is_none_or(|(path, most)| departure.at == path && len <= most) {
+        let fits = |path, most, with_time| departure.at == path && departure.len_bytes(with_time) <= most;
+        if on.is_none_or(|(path, most, with_time)| fits(path, most, with_time)) {
             return Some(departure);
         }
         self.stash = Some(departure);
@@ -161,8 +163,14 @@ impl Peer {
         self.drop_too_long();
         if let Some(at) = self.path_for_urgent(now) {
             let (flow, frame) = self.urgent.pop_front()?;
-            let header = DataHeader { order: Order::Free, flow, sequence: Sequence::default(), time: None };
-            return Some(Departure { at, header, frame });
+            let is_protected = is_marked(&frame) && self.protects_on(at, &frame);
+            // What is rebuilt may come late all the same: copies have to be told apart.
+            let header = if is_protected {
+                DataHeader::new(Order::FirstCopy, flow, take_number(&mut self.copied, flow))
+            } else {
+                DataHeader::new(Order::Free, flow, Sequence::default())
+            };
+            return Some(Departure { is_protected, ..Departure::new(at, header, frame) });
         }
         if let Some((at, frame)) = self.pop_own(now) {
             return self.depart_again(at, frame);
@@ -201,8 +209,9 @@ impl Peer {
         };
         self.is_others_turn = false;
         let sequence = take_number(&mut self.kept, flow);
-        let header = DataHeader { order: Order::Kept, flow, sequence, time: None };
-        Some(Departure { at, header, frame: packet })
+        let header = DataHeader::new(Order::Kept, flow, sequence);
+        let is_protected = is_marked(&packet) && self.protects_on(at, &packet);
+        Some(Departure { is_protected, ..Departure::new(at, header, packet) })
     }
 
     /// Urgent packets go before all others. If many of them wait, they are a flood: they are paced as others are, and take turns.
@@ -247,8 +256,11 @@ impl Peer {
 
     /// A packet whose header is there already.
     fn depart_again(&mut self, at: usize, frame: Box<[u8]>) -> Option<Departure> {
-        let Some(Frame::Data(header, _)) = Frame::parse(&frame) else { return None };
-        Some(Departure { at, header, frame })
+        match Frame::parse(&frame)? {
+            Frame::Data(header, _) => Some(Departure::new(at, header, frame)),
+            Frame::Repair(_) => Some(Departure { at, header: None, is_protected: false, frame }),
+            _ => None,
+        }
     }
 
     /// A frame that only one path may carry.
@@ -278,34 +290,49 @@ impl Peer {
         with_time: bool,
         into: &mut Vec<u8>,
     ) -> Option<usize> {
-        let link = self.links[departure.at].as_deref_mut()?;
+        let len = departure.len_bytes(with_time);
+        let at = departure.at;
+        let esi = if departure.is_protected { Some(self.next_esi()?) } else { None };
         let session = self.sessions.for_paths(now)?;
-        let header = &mut departure.header;
-        header.time = with_time.then_some(now.as_micros() as u32);
-        let packet = &departure.frame[DATA_HEADER_BYTES..];
-        let len = overhead(with_time) + packet.len();
         let begin = into.len();
-        into.resize(begin + PATH_HEADER_BYTES + header.len_bytes(), 0);
-        header.write(&mut into[begin + PATH_HEADER_BYTES..]);
-        into.extend_from_slice(packet);
+        match departure.header {
+            Some(header) => {
+                let time = with_time.then_some(now.as_micros() as u32);
+                let header = DataHeader { time, esi, ..header };
+                into.resize(begin + PATH_HEADER_BYTES + header.len_bytes(), 0);
+                header.write(&mut into[begin + PATH_HEADER_BYTES..]);
+                into.extend_from_slice(&departure.frame[DATA_HEADER_BYTES..]);
+            }
+            None => {
+                into.resize(begin + PATH_HEADER_BYTES, 0);
+                into.extend_from_slice(&departure.frame);
+            }
+        }
         into.resize(begin + len, 0);
-        let path = PathId::new(departure.at as u8)?;
+        let path = PathId::new(at as u8)?;
         let Some(number) = session.transport.seal_on_path(path, &mut into[begin..]) else {
             into.truncate(begin);
             return None;
         };
         let [a, b, c, _] = session.transport.remote();
-        // Packets in order are kept until they are acknowledged: another path takes them if this one falls silent.
-        let kept = (header.order == Order::Kept).then(|| {
-            header.time = None;
+        let is_kept = departure.header.is_some_and(|header| header.order == Order::Kept);
+        if let Some(header) = departure.header.filter(|_| is_kept || departure.is_protected) {
             header.write(&mut departure.frame);
-            std::mem::take(&mut departure.frame)
-        });
+        }
+        if departure.is_protected {
+            self.handle_protected(now, at, &departure.frame);
+        }
+        // Packets in order are kept until they are acknowledged: another path takes them if this one falls silent.
+        let kept = is_kept.then(|| std::mem::take(&mut departure.frame));
+        let link = self.links[at].as_deref_mut()?;
         link.sender.handle_sent(now, [a, b, c], number, len, true, kept);
         if link.sender.window_left_bytes() == 0 {
             link.sender.mark_window_limited();
         }
-        self.counts.sent += 1;
+        match departure.header {
+            Some(_) => self.counts.sent += 1,
+            None => self.counts.repairs_sent += 1,
+        }
         Some(len)
     }
 }

@@ -196,6 +196,11 @@ impl Network {
         self.peers[end] = peer;
     }
 
+    /// Other packets are lost.
+    pub(crate) fn set_seed(&mut self, seed: u64) {
+        self.random = Pcg64Mcg::seed_from_u64(seed);
+    }
+
     pub(crate) fn set_up(&mut self, path: usize, is_up: bool) {
         self.paths[path].is_up = is_up;
     }

@@ -103,6 +103,8 @@ pub(super) struct RuleText {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     network: Option<String>,
     policy: String,
+    #[serde(default)]
+    fec: bool,
 }
 
 /// An address inside, and how many bits its network has.
@@ -339,6 +341,13 @@ pub(super) fn with_port(text: &str, port: u16) -> String {
 impl RuleText {
     fn parse(&self) -> Result<Rule, String> {
         let network = self.network.as_deref().map(str::parse).transpose();
+        let policy = parse_policy(&self.policy)?;
+        if self.fec && !matches!(policy, FlowPolicy::Aggregate | FlowPolicy::LowLatency) {
+            return Err(format!(
+                "fec: not with the policy {}: expected aggregate or low-latency",
+                self.policy
+            ));
+        }
         Ok(Rule {
             dscp: self
                 .dscp
@@ -347,7 +356,8 @@ impl RuleText {
             protocol: self.protocol.as_deref().map(parse_protocol).transpose()?,
             ports: self.ports.as_deref().map(parse_ports).transpose()?,
             network: network.map_err(|error: polypath_tunnel::NetworkError| error.to_string())?,
-            policy: parse_policy(&self.policy)?,
+            policy,
+            fec: self.fec,
         })
     }
 }
@@ -409,11 +419,13 @@ mod tests {
              [uplinks]\ninterfaces = [\"wlan0\", \"wwan0,backup,budget=500MB/day\"]\n\
              [forward]\nlan = [\"eth1\"]\n\
              [[peers]]\npublic-key = \"{KEY}\"\nendpoints = [\"vpn.example.org\", \"[2001:db8::1]:9\"]\nallowed-ips = [\"0.0.0.0/0\"]\n\
-             [[rules]]\nports = \"5000-5100\"\nprotocol = \"udp\"\npolicy = \"redundant\"\n"
+             [[rules]]\nports = \"5000-5100\"\nprotocol = \"udp\"\npolicy = \"redundant\"\n\
+             [[rules]]\ndscp = 46\npolicy = \"low-latency\"\nfec = true\n"
         );
         let plan = plan(&text).unwrap();
         assert_eq!((plan.mtu_bytes, plan.addresses.len(), plan.name.as_str()), (1400, 2, NAME));
-        assert_eq!(plan.rules[0].ports, Some(5000..=5100));
+        assert_eq!((plan.rules[0].ports.clone(), plan.rules[0].fec), (Some(5000..=5100), false));
+        assert_eq!((plan.rules[1].policy, plan.rules[1].fec), (FlowPolicy::LowLatency, true));
         assert_eq!(plan.uplinks.budget_of("wwan0").map(|budget| budget.bytes), Some(500_000_000));
         assert_eq!(
             plan.forward,
@@ -431,6 +443,10 @@ mod tests {
             (format!("{interface}mtu = 100\n"), "interface.mtu"),
             (format!("{interface}[[peers]]\npublic-key = \"x\"\n"), "peers[0].public-key"),
             (format!("{interface}[[rules]]\npolicy = \"fast\"\n"), "rules[0]"),
+            (
+                format!("{interface}[[rules]]\npolicy = \"redundant\"\nfec = true\n"),
+                "rules[0]: fec: not with the policy redundant",
+            ),
             (format!("{interface}colour = 1\n"), "unknown field `colour`"),
             (format!("{interface}name = \"../vpn\"\n"), "interface.name: \"../vpn\" is no name"),
             (format!("{interface}name = \"vpn\"\n[forward]\ninternet = true\n"), "begins with polypath"),
