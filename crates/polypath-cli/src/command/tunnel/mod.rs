@@ -88,7 +88,8 @@ The file:\n\n\
   allowed-ips = [\"10.99.0.0/24\"]\n\n  \
   [[rules]]                     # the first that fits counts\n  \
   ports = \"5000-5100\"           # or protocol, dscp, network\n  \
-  policy = \"redundant\"          # aggregate, low-latency, redundant, pinned:0";
+  policy = \"low-latency\"        # aggregate, low-latency, redundant, pinned:0\n  \
+  fec = true                    # rebuild what paths lose; with the first two";
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.what {

@@ -90,6 +90,10 @@ pub(super) struct PeerReport {
     received_packets: u64,
     dropped_packets: u64,
     sent_again_packets: u64,
+    repair_packets_sent: u64,
+    repair_packets_received: u64,
+    rebuilt_packets: u64,
+    not_rebuilt_packets: u64,
     foreign_packets: u64,
     replayed_packets: u64,
     not_authentic_packets: u64,
@@ -135,6 +139,10 @@ impl PeerReport {
             received_packets: counts.received,
             dropped_packets: counts.dropped,
             sent_again_packets: counts.sent_again,
+            repair_packets_sent: counts.repairs_sent,
+            repair_packets_received: counts.repairs_received,
+            rebuilt_packets: counts.rebuilt,
+            not_rebuilt_packets: counts.not_rebuilt,
             foreign_packets: counts.foreign,
             replayed_packets: counts.replayed,
             not_authentic_packets: counts.not_authentic,
@@ -290,6 +298,16 @@ fn words(report: &TunnelReport) -> String {
             peer.late_packets,
             peer.missing_packets
         );
+        if peer.repair_packets_sent + peer.repair_packets_received > 0 {
+            let _ = write!(
+                text,
+                "\n    repair packets: {} sent, {} received; {} packets rebuilt, {} not",
+                peer.repair_packets_sent,
+                peer.repair_packets_received,
+                peer.rebuilt_packets,
+                peer.not_rebuilt_packets
+            );
+        }
         for path in &peer.paths {
             let interface = path.interface.as_deref().unwrap_or("path");
             let _ = write!(text, "\n    {} {interface} to {}: {}", path.number, path.remote, path.state);
