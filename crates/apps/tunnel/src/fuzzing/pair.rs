@@ -61,7 +61,8 @@ pub(super) fn peer_of(end: usize) -> PeerConfig {
     peer.allowed_ips.push(crate::Network::host([10, 0, 0, 2 - end as u8].into()));
     let of_port = |port: u16, policy| Rule { ports: Some(port..=port), ..Rule::all(policy) };
     let pinned = FlowPolicy::Pinned(PathId::new(8).expect("a path"));
-    peer.rules = Rules::new(vec![of_port(1, FlowPolicy::Redundant), of_port(2, pinned)]);
+    let protected = Rule { fec: true, ..of_port(3, FlowPolicy::Aggregate) };
+    peer.rules = Rules::new(vec![of_port(1, FlowPolicy::Redundant), of_port(2, pinned), protected]);
     peer
 }
 
