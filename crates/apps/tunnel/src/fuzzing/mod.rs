@@ -2,9 +2,11 @@
 
 mod pair;
 mod parsers;
+mod repair;
 mod script;
 
 pub use parsers::{device_frame, frame, inner_packet, joined, message, text};
+pub use repair::repair;
 pub use script::engine;
 
 #[cfg(test)]
@@ -30,6 +32,11 @@ mod tests {
             run(target, 20_000, 200);
         }
         run(super::joined, 2_000, 600);
+    }
+
+    #[test]
+    fn any_repair_packets_are_borne() {
+        run(super::repair, 2_000, 1_000);
     }
 
     #[test]
