@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -97,6 +98,33 @@ fn connections_go_on_when_a_killed_end_starts_again() {
     echo(&mut stream, 100_000);
     drop((serving, calling, stream));
     until("the end", || (host(laptop) == before[0] && host(server) == before[1]).then_some(()));
+}
+
+#[test]
+fn what_paths_lose_is_rebuilt() {
+    if !is_root_or_skip("a tunnel that loses packets") {
+        return;
+    }
+    let hosts = Hosts::new();
+    let rule = "[[rules]]\nprotocol = \"tcp\"\npolicy = \"aggregate\"\nfec = true\n";
+    append(hosts.laptop.path(), "laptop.toml", rule);
+    let _running = (hosts.serve(), hosts.call());
+    hosts.wait_for_paths(2);
+    let mut stream = hosts.connect();
+    let lose = "nft add table inet t; nft add chain inet t i '{ type filter hook input priority 0; }'; \
+                nft add rule inet t i udp dport 51820 numgen inc mod 25 0 drop";
+    let loses = hosts.testbed.server.run(|| Command::new("sh").args(["-c", lose]).status());
+    assert!(loses.expect("the namespace").expect("it starts").success());
+    let count = |folder: &Path, name: &str| status(folder)[0]["peers"][0][name].as_u64().expect("a count");
+    until("a packet that is rebuilt", || {
+        echo(&mut stream, 200_000);
+        (count(hosts.server.path(), "rebuilt_packets") > 0).then_some(())
+    });
+    assert!(count(hosts.laptop.path(), "repair_packets_sent") > 0);
+    // The server's file has no such rule.
+    assert_eq!(count(hosts.server.path(), "repair_packets_sent"), 0);
+    let words = must(&mut command(hosts.server.path(), "polypath tunnel status"));
+    assert!(words.contains("packets rebuilt"), "{words}");
 }
 
 #[test]
