@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use polypath_tunnel::key::{PresharedKey, PrivateKey, PublicKey};
-use polypath_tunnel::{EngineConfig, FlowPolicy, Network, PathId, Rule};
+use polypath_tunnel::{EngineConfig, Network, Rule};
 use serde::{Deserialize, Serialize};
 
 use super::super::configuration::InterfaceSetting;
 use super::super::{Failure, harmless};
+use super::rule_text::RuleText;
 use super::uplinks::Uplinks;
 
 /// Where peers are reached, unless an endpoint says otherwise.
@@ -89,22 +89,6 @@ pub(super) struct Peer {
     pub(super) endpoints: Vec<String>,
     #[serde(default)]
     pub(super) allowed_ips: Vec<String>,
-}
-
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct RuleText {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    dscp: Option<u8>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    protocol: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    ports: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    network: Option<String>,
-    policy: String,
-    #[serde(default)]
-    fec: bool,
 }
 
 /// An address inside, and how many bits its network has.
@@ -338,68 +322,10 @@ pub(super) fn with_port(text: &str, port: u16) -> String {
     }
 }
 
-impl RuleText {
-    fn parse(&self) -> Result<Rule, String> {
-        let network = self.network.as_deref().map(str::parse).transpose();
-        let policy = parse_policy(&self.policy)?;
-        if self.fec && !matches!(policy, FlowPolicy::Aggregate | FlowPolicy::LowLatency) {
-            return Err(format!(
-                "fec: not with the policy {}: expected aggregate or low-latency",
-                self.policy
-            ));
-        }
-        Ok(Rule {
-            dscp: self
-                .dscp
-                .map(|dscp| if dscp < 64 { Ok(dscp) } else { Err("dscp: expected 0 to 63") })
-                .transpose()?,
-            protocol: self.protocol.as_deref().map(parse_protocol).transpose()?,
-            ports: self.ports.as_deref().map(parse_ports).transpose()?,
-            network: network.map_err(|error: polypath_tunnel::NetworkError| error.to_string())?,
-            policy,
-            fec: self.fec,
-        })
-    }
-}
-
-fn parse_protocol(text: &str) -> Result<u8, String> {
-    match text {
-        "tcp" => Ok(6),
-        "udp" => Ok(17),
-        "icmp" => Ok(1),
-        "icmpv6" => Ok(58),
-        "sctp" => Ok(132),
-        _ => text.parse().map_err(|_| {
-            format!("protocol: {text:?} is none: expected tcp, udp, icmp, icmpv6, sctp or a number")
-        }),
-    }
-}
-
-fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let mistake = || format!("ports: {text:?} are none: expected a port or two, like 443 or 5000-5100");
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (first.trim().parse(), last.trim().parse());
-    let (Ok(first), Ok(last)) = (first, last) else { return Err(mistake()) };
-    if first > last { Err(mistake()) } else { Ok(first..=last) }
-}
-
-fn parse_policy(text: &str) -> Result<FlowPolicy, String> {
-    match text {
-        "aggregate" => Ok(FlowPolicy::Aggregate),
-        "low-latency" => Ok(FlowPolicy::LowLatency),
-        "redundant" => Ok(FlowPolicy::Redundant),
-        _ => text
-            .strip_prefix("pinned:")
-            .and_then(|number| PathId::new(number.parse().ok()?))
-            .map(FlowPolicy::Pinned)
-            .ok_or_else(|| {
-                format!("policy: {text:?} is none: expected aggregate, low-latency, redundant, or pinned: and a path's number")
-            }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use polypath_tunnel::FlowPolicy;
+
     use super::*;
 
     fn plan(text: &str) -> Result<Plan, String> {

@@ -12,6 +12,7 @@ mod make;
 mod qr_code;
 pub(super) mod recording;
 mod routes;
+mod rule_text;
 mod running;
 mod status;
 mod up;
