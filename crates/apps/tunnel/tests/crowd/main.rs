@@ -16,14 +16,15 @@ fn ten_minutes_with_a_hundred_peers() {
     let mut world = None;
     let early = measure(|| {
         let mut fresh = World::new(PEERS, 1);
-        fresh.run_until(Instant::from_secs(120));
+        // Queues have been as long as they get by then.
+        fresh.run_until(Instant::from_secs(300));
         world = Some(fresh);
     });
     let mut world = world.unwrap();
     let later = measure(|| world.run_until(Instant::from_secs(600)));
     let (held, more) = (early.bytes_current, later.bytes_current);
-    println!("{held} bytes after two minutes, {more} more after ten; {} changes", world.changes);
-    assert!(more * 20 <= held, "{held} bytes after two minutes, {more} more after ten");
+    println!("{held} bytes after five minutes, {more} more after ten; {} changes", world.changes);
+    assert!(more * 33 <= held, "{held} bytes after five minutes, {more} more after ten");
 
     for client in &world.clients {
         let at_server = world.server.peer_status(world.now, client.at_server).unwrap();
