@@ -30,7 +30,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("capi", "io", &["relay", "stack"]),
     ("preload", "io", &["relay"]),
     ("fetch", "apps", &["units", "system", "stack"]),
-    ("tunnel", "apps", &["units", "wire", "congestion", "system"]),
+    ("tunnel", "apps", &["units", "wire", "congestion", "tcp", "mptcp", "system"]),
     ("sim", "lab", CORE),
     (
         "lab",

@@ -25,6 +25,7 @@ use polypath_units::named::{Kind, Named};
 
 use crate::aggregator::Aggregator;
 use crate::nama::{Equalizing, Nama, NamaSettings};
+use crate::rules::FlowPolicy;
 use crate::split::{PathView, Split};
 use crate::united::United;
 
@@ -94,7 +95,14 @@ impl Kind for Aggregations {
             "tunnel",
             ("mtu", MOST_MTU_BYTES),
             ("576 to 1500", |mtu| (LEAST_MTU_BYTES..=MOST_MTU_BYTES).contains(&mtu)),
-            |paths, mtu| Box::new(United::new(paths.len(), usize::from(mtu))),
+            |paths, mtu| Box::new(United::new(paths.len(), usize::from(mtu), FlowPolicy::Aggregate)),
+        ),
+        // The same, whose two ends carry TCP by Multipath TCP.
+        Aggregation::with_parameter(
+            "tunnel-split",
+            ("mtu", MOST_MTU_BYTES),
+            ("576 to 1500", |mtu| (LEAST_MTU_BYTES..=MOST_MTU_BYTES).contains(&mtu)),
+            |paths, mtu| Box::new(United::new(paths.len(), usize::from(mtu), FlowPolicy::SplitTcp)),
         ),
         Aggregation::new("round-robin", |paths| {
             Box::new(Nama::new(fixed(by_turns(), Equalizing::Off), paths))

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | 0 to 2, and 0x80 if a time follows, 0x40 if an ESI does | an IP packet | flow 1, sequence 3, time 4, ESI 2, the packet |
 //! | 3 | a repair packet | first ESI 2, how many 1, repair key 2, then the combination of their frames without time and ESI |
+//! | 8, and 0x80 if a time follows | a segment of the Multipath TCP between the ends | the same, with the segment |
 //! | 0x10 | acknowledgment | session 3, largest 4, delay 4 (µs), ranges 1, then for each: length 2, gap 2 |
 //! | 0x11 | probe | token 8, rank of the path 1 (0: no backup, 255: carries nothing), then padding |
 //! | 0x12 | answer to a probe | token 8, length of the probe 2 |
@@ -22,6 +23,8 @@ pub(crate) enum Order {
     Free,
     /// Comes over several paths; the first copy leaves at once.
     FirstCopy,
+    /// Is for the Multipath TCP that carries flows between the two ends.
+    Across,
 }
 
 /// Longest header of an IP packet's frame.
@@ -129,6 +132,7 @@ impl DataHeader {
             Order::Kept => 0,
             Order::Free => 1,
             Order::FirstCopy => 2,
+            Order::Across => 8,
         };
         let [a, b, c, _] = self.sequence.0.to_le_bytes();
         into[..DATA_HEADER_BYTES].copy_from_slice(&[order, self.flow, a, b, c]);
@@ -211,7 +215,7 @@ pub(crate) enum Frame {
     Leave,
     Hello {
         instance: u64,
-        /// [`TAKES_AES`], [`TAKES_FEC`], and what later versions say.
+        /// [`TAKES_AES`], [`TAKES_FEC`], [`SPLITS_TCP`], and what later versions say.
         flags: u8,
     },
 }
@@ -220,6 +224,8 @@ pub(crate) enum Frame {
 pub(crate) const TAKES_AES: u8 = 1;
 /// In a hello: who says it knows repair packets, and packets with an ESI.
 pub(crate) const TAKES_FEC: u8 = 2;
+/// In a hello: TCP may be carried by Multipath TCP to who says it.
+pub(crate) const SPLITS_TCP: u8 = 4;
 
 impl Frame {
     /// `None` for what is cut off or unknown.
@@ -285,6 +291,7 @@ fn parse_data(kind: u8, rest: &[u8]) -> Option<Frame> {
         0 => Order::Kept,
         1 => Order::Free,
         2 => Order::FirstCopy,
+        8 => Order::Across,
         _ => return None,
     };
     let &[flow, a, b, c] = rest.first_chunk()?;

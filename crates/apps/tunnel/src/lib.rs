@@ -55,6 +55,7 @@ pub mod reordering;
 mod resequencer;
 mod rules;
 pub mod split;
+mod tcp_split;
 mod too_big;
 mod transmit;
 mod united;

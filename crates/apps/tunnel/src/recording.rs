@@ -171,7 +171,7 @@ fn flow_of(header: &DataHeader) -> Option<RecordedFlow> {
     match header.order {
         Order::Kept => Some(RecordedFlow { is_copied: false, number: header.flow }),
         Order::FirstCopy => Some(RecordedFlow { is_copied: true, number: header.flow }),
-        Order::Free => None,
+        Order::Free | Order::Across => None,
     }
 }
 

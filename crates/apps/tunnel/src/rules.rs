@@ -18,6 +18,8 @@ pub enum FlowPolicy {
     Redundant,
     /// Over one path alone, by its number at the initiator.
     Pinned(PathId),
+    /// TCP that ends here and goes on by Multipath TCP, where the peer takes that; all else as [`FlowPolicy::Aggregate`].
+    SplitTcp,
 }
 
 /// One rule: everything that it names must fit.

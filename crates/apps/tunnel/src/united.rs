@@ -12,6 +12,7 @@ use crate::allowed_ips::Network;
 use crate::engine::{Engine, EngineConfig, PACKET_ROOM_BYTES, PeerConfig, PeerId, Random};
 use crate::key::PrivateKey;
 use crate::path::PathSettings;
+use crate::rules::{FlowPolicy, Rule, Rules};
 use crate::transmit::LocalId;
 
 /// IPv4 and UDP around a datagram.
@@ -32,13 +33,14 @@ pub(crate) struct United {
 }
 
 impl United {
-    pub(crate) fn new(paths: usize, mtu_bytes: usize) -> Self {
+    pub(crate) fn new(paths: usize, mtu_bytes: usize, policy: FlowPolicy) -> Self {
         let key = PrivateKey::from_random([7; 32]);
         let mut peer = PeerConfig::new(key.public_key());
         peer.allowed_ips = [IpAddr::from([0; 4]), IpAddr::from([0_u16; 8])]
             .into_iter()
             .filter_map(|all| Network::new(all, 0))
             .collect();
+        peer.rules = Rules::new(vec![Rule::all(policy)]);
         let config = EngineConfig { mtu_bytes, peers: vec![peer], ..EngineConfig::new(key) };
         let engine = Engine::new(config, ZERO_SINCE_1970, counting());
         let peer = engine.peer_ids().next().expect("it was just added");
@@ -149,7 +151,8 @@ mod tests {
 
     #[test]
     fn packets_cross_between_two_that_are_alike() {
-        let mut ends = [United::new(2, 1_500), United::new(2, 1_500)];
+        let mut ends =
+            [United::new(2, 1_500, FlowPolicy::Aggregate), United::new(2, 1_500, FlowPolicy::Aggregate)];
         let mut flying: VecDeque<(Instant, usize, aggregator::Transmit)> = VecDeque::new();
         let mut came = Vec::new();
         for millis in 1_000..3_000 {

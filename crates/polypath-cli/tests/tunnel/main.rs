@@ -6,4 +6,5 @@ mod hosts;
 mod mistakes;
 mod peers;
 mod reorder;
+mod split;
 mod uplinks;

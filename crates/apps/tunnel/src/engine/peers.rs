@@ -30,7 +30,10 @@ impl Engine {
         self.by_key.insert(config.public_key, id);
         let has_lower_key = self.public_key < config.public_key;
         let shared = Arc::clone(&self.shared);
-        let peer = Peer::new(config.public_key, config.preshared_key, config.rules, has_lower_key, shared);
+        let mut seed = [0; 32];
+        (self.random)(&mut seed);
+        let (key, preshared) = (config.public_key, config.preshared_key);
+        let peer = Peer::new(key, preshared, config.rules, has_lower_key, shared, seed);
         self.peers.push(Some(Box::new(peer)));
         id
     }

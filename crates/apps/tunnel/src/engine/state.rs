@@ -16,7 +16,7 @@ use crate::inner_packet::InnerPacket;
 use crate::key::PublicKey;
 use crate::noise::{CookieJar, Identity, Index, Message, PathId, parse};
 use crate::path::PathSettings;
-use crate::peer::{PathEnds, Peer, Shared};
+use crate::peer::{PathEnds, Peer, Shared, Source};
 use crate::transmit::{LocalId, Transmit};
 
 /// Bytes that a packet for [`Engine::handle_packet`] leaves free in front of it.
@@ -219,18 +219,18 @@ impl Engine {
                 self.handle_cookie_reply(now, &message);
             }
             Some(Message::Plain { receiver, counter }) => {
-                self.handle_data(receiver, |peer, is_allowed| {
-                    peer.handle_plain(now, (receiver, counter), from, datagram, is_allowed, deliver)
+                self.handle_data(receiver, |peer, source| {
+                    peer.handle_plain(now, (receiver, counter), from, datagram, source, deliver)
                 });
             }
             Some(Message::OnPath { path, cipher, receiver, counter }) => {
-                self.handle_data(receiver, |peer, is_allowed| {
+                self.handle_data(receiver, |peer, source| {
                     peer.handle_on_path(
                         now,
                         (receiver, path, cipher, counter),
                         from,
                         datagram,
-                        is_allowed,
+                        source,
                         deliver,
                     )
                 });
@@ -239,22 +239,14 @@ impl Engine {
         }
     }
 
-    fn handle_data(
-        &mut self,
-        receiver: Index,
-        handle: impl FnOnce(&mut Peer, &crate::peer::Source<'_>) -> Option<Index>,
-    ) {
+    fn handle_data(&mut self, receiver: Index, handle: impl FnOnce(&mut Peer, &Source<'_>) -> Option<Index>) {
         let Some(&id) = self.by_index.get(&receiver.to_bytes()) else {
             self.counts.unknown_session += 1;
             return;
         };
-        let allowed = &self.allowed;
-        let is_allowed = |packet: &[u8]| {
-            let inner = InnerPacket::parse(packet)?;
-            (allowed.find(inner.source) == Some(id)).then_some(inner.len_bytes)
-        };
+        let source = Source { allowed: &self.allowed, peer: id };
         let Some(peer) = self.peers[id.index()].as_mut() else { return };
-        if let Some(forgotten) = handle(peer, &is_allowed) {
+        if let Some(forgotten) = handle(peer, &source) {
             self.by_index.remove(&forgotten.to_bytes());
         }
         self.touch(id);

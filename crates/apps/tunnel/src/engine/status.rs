@@ -28,6 +28,8 @@ pub struct PeerStatus {
     pub waiting_bytes: usize,
     /// Bytes that wait for what is missing before them.
     pub held_bytes: usize,
+    /// Flows of TCP that end here and are carried by Multipath TCP.
+    pub split_flows: usize,
     /// What was counted.
     pub counts: PeerCounts,
     /// What was done for the order.
@@ -122,6 +124,7 @@ impl Engine {
             plain_remote: peer.plain_ends().map(|ends| ends.remote),
             waiting_bytes: peer.waiting_bytes(),
             held_bytes: peer.resequencer().held_bytes(),
+            split_flows: peer.split_flows(),
             counts: peer.counts(),
             order: peer.resequencer().counts(),
             paths: paths.collect(),

@@ -62,7 +62,8 @@ pub(super) fn peer_of(end: usize) -> PeerConfig {
     let of_port = |port: u16, policy| Rule { ports: Some(port..=port), ..Rule::all(policy) };
     let pinned = FlowPolicy::Pinned(PathId::new(8).expect("a path"));
     let protected = Rule { fec: true, ..of_port(3, FlowPolicy::Aggregate) };
-    peer.rules = Rules::new(vec![of_port(1, FlowPolicy::Redundant), of_port(2, pinned), protected]);
+    let (redundant, split) = (of_port(1, FlowPolicy::Redundant), of_port(4, FlowPolicy::SplitTcp));
+    peer.rules = Rules::new(vec![redundant, of_port(2, pinned), protected, split]);
     peer
 }
 

@@ -294,6 +294,12 @@ impl PathSender {
             high = after;
         }
         if tally.acked_bytes == 0 {
+            // What does not count is a sign of life, too.
+            if self.largest_acked.is_none_or(|before| before < largest) {
+                self.silences = 0;
+                self.last_acked_at = now;
+                self.largest_acked = Some(largest);
+            }
             return AckOutcome { late_packets: tally.late_packets, ..AckOutcome::default() };
         }
         self.silences = 0;

@@ -9,6 +9,7 @@ mod protect;
 mod receive;
 mod schedule;
 mod sessions;
+mod split;
 mod state;
 mod transmit;
 #[cfg(any(test, feature = "fuzzing"))]

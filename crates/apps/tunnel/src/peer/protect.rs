@@ -5,7 +5,7 @@ use polypath_units::{Duration, Instant};
 use super::receive::Source;
 use super::state::Peer;
 use crate::fec::{FecOutcome, FecReceiver, FecSender};
-use crate::frame::{DataHeader, Esi, Frame, RepairHeader};
+use crate::frame::{DataHeader, Esi, Frame, RepairHeader, TAKES_FEC};
 use crate::noise::{PATH_HEADER_BYTES, PathId, TAG_BYTES};
 
 /// A repair packet takes another path than most of what it covers if that is slower by no more than a round trip, and this.
@@ -15,7 +15,7 @@ impl Peer {
     /// Whether a packet that takes this path is protected: the path loses something, and the peer knows repair packets.
     pub(super) fn protects_on(&self, at: usize, frame: &[u8]) -> bool {
         let loss = self.links[at].as_deref().map_or(0.0, |link| link.loss.share());
-        self.takes_fec && FecSender::protects(loss, frame.len())
+        self.peer_flags & TAKES_FEC != 0 && FecSender::protects(loss, frame.len())
     }
 
     /// The number of the next protected packet.
@@ -64,13 +64,13 @@ impl Peer {
         path: PathId,
         (esi, header): (Esi, &DataHeader),
         packet: &[u8],
-        is_allowed: &Source<'_>,
+        source: &Source<'_>,
         deliver: &mut dyn FnMut(&[u8]),
     ) {
         let fec = self.fec_receiver.take().or_else(|| FecReceiver::new(esi).map(Box::new));
         let Some(mut fec) = fec else { return };
         let outcome = fec.handle_source(esi, header, packet, &mut |frame| {
-            self.handle_rebuilt(now, path, frame, is_allowed, deliver);
+            self.handle_rebuilt(now, path, frame, source, deliver);
         });
         self.finish_fec(fec, outcome);
     }
@@ -82,14 +82,14 @@ impl Peer {
         path: PathId,
         header: &RepairHeader,
         combination: &[u8],
-        is_allowed: &Source<'_>,
+        source: &Source<'_>,
         deliver: &mut dyn FnMut(&[u8]),
     ) {
         self.counts.repairs_received += 1;
         let fec = self.fec_receiver.take().or_else(|| FecReceiver::new(header.first).map(Box::new));
         let Some(mut fec) = fec else { return };
         let outcome = fec.handle_repair(header, combination, &mut |frame| {
-            self.handle_rebuilt(now, path, frame, is_allowed, deliver);
+            self.handle_rebuilt(now, path, frame, source, deliver);
         });
         self.finish_fec(fec, outcome);
     }
@@ -106,7 +106,7 @@ impl Peer {
         now: Instant,
         path: PathId,
         frame: &[u8],
-        is_allowed: &Source<'_>,
+        source: &Source<'_>,
         deliver: &mut dyn FnMut(&[u8]),
     ) {
         let Some(Frame::Data(header, at)) = Frame::parse(frame) else {
@@ -114,7 +114,7 @@ impl Peer {
             return;
         };
         let header = DataHeader::new(header.order, header.flow, header.sequence);
-        match is_allowed(&frame[at..]).map(|len| &frame[at..at + len]) {
+        match source.len_of(&frame[at..]).map(|len| &frame[at..at + len]) {
             Some(packet) => self.handle_data(now, path, &header, packet, deliver),
             None => self.counts.foreign += 1,
         }
@@ -265,7 +265,7 @@ mod tests {
         let ends = two.peer(1).all_ends()[0];
         two.peer(1).set_plain_ends(ends);
         (0..2).for_each(|_| two.run(Duration::from_millis(5), |_| true));
-        assert!(!two.peer(0).takes_fec && two.peer(0).fec_sender.is_none());
+        assert!(two.peer(0).peer_flags & TAKES_FEC == 0 && two.peer(0).fec_sender.is_none());
         two.note_loss();
         two.send(500);
         (0..4).for_each(|_| two.run(Duration::from_millis(25), |_| true));

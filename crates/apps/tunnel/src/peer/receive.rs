@@ -1,11 +1,15 @@
 //! What a peer's datagrams do.
 
+use std::net::IpAddr;
+
 use polypath_units::{Duration, Instant};
 
 use super::link::{Link, PathEnds};
 use super::state::Peer;
+use crate::allowed_ips::AllowedIps;
+use crate::engine::PeerId;
 use crate::frame::{
-    DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE_BYTES, RepairHeader, Sequence, TAKES_AES, TAKES_FEC,
+    DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE_BYTES, RepairHeader, Sequence, TAKES_AES,
 };
 use crate::inner_packet::InnerPacket;
 use crate::noise::{Cipher, Index, OpenError, PATH_HEADER_BYTES, PathId, TAG_BYTES};
@@ -23,8 +27,23 @@ const AGAIN_MARGIN: Duration = Duration::from_millis(10);
 /// A packet that is sent again is not waited for longer.
 const MOST_AGAIN: Duration = Duration::from_millis(300);
 
-/// Whether the peer may send from an address.
-pub(crate) type Source<'a> = dyn Fn(&[u8]) -> Option<usize> + 'a;
+/// Which addresses the peer may send from.
+pub(crate) struct Source<'a> {
+    pub(crate) allowed: &'a AllowedIps<PeerId>,
+    pub(crate) peer: PeerId,
+}
+
+impl Source<'_> {
+    /// Length of a packet that is its own.
+    pub(super) fn len_of(&self, packet: &[u8]) -> Option<usize> {
+        let inner = InnerPacket::parse(packet)?;
+        self.owns(inner.source).then_some(inner.len_bytes)
+    }
+
+    pub(super) fn owns(&self, address: IpAddr) -> bool {
+        self.allowed.find(address) == Some(self.peer)
+    }
+}
 
 impl Peer {
     /// A datagram with a path. Returns a session that is not used any more.
@@ -34,7 +53,7 @@ impl Peer {
         (local, path, cipher, counter): (Index, PathId, Cipher, u32),
         from: PathEnds,
         datagram: &mut [u8],
-        is_allowed: &Source<'_>,
+        source: &Source<'_>,
         deliver: &mut dyn FnMut(&[u8]),
     ) -> Option<Index> {
         let len_bytes = datagram.len();
@@ -73,18 +92,25 @@ impl Peer {
         match frame {
             Frame::Data(header, at) => {
                 self.data_at = Some(now);
-                let Some(packet) = is_allowed(&opened[at..]).map(|len| &opened[at..at + len]) else {
+                if header.order == Order::Across {
+                    if let Some(time) = header.time {
+                        link.delay.sample(now, time);
+                    }
+                    self.handle_across(now, &opened[at..], source, deliver);
+                    return forgotten;
+                }
+                let Some(packet) = source.len_of(&opened[at..]).map(|len| &opened[at..at + len]) else {
                     self.counts.foreign += 1;
                     return forgotten;
                 };
                 self.handle_data(now, path, &header, packet, deliver);
                 if let Some(esi) = header.esi {
-                    self.handle_protected_data(now, path, (esi, &header), &opened[at..], is_allowed, deliver);
+                    self.handle_protected_data(now, path, (esi, &header), &opened[at..], source, deliver);
                 }
             }
             Frame::Repair(header) => {
                 let combination = &opened[RepairHeader::BYTES..];
-                self.handle_repair(now, path, &header, combination, is_allowed, deliver);
+                self.handle_repair(now, path, &header, combination, source, deliver);
             }
             Frame::Ack(ack) => {
                 let outcome = link.sender.handle_ack(now, &ack);
@@ -129,6 +155,8 @@ impl Peer {
             recording.handle_packet(now, header, packet);
         }
         match header.order {
+            // It is for nobody inside.
+            Order::Across => {}
             Order::Free => {
                 self.counts.received += 1;
                 deliver(packet);
@@ -201,7 +229,7 @@ impl Peer {
         (local, counter): (Index, u64),
         from: PathEnds,
         datagram: &mut [u8],
-        is_allowed: &Source<'_>,
+        source: &Source<'_>,
         deliver: &mut dyn FnMut(&[u8]),
     ) -> Option<Index> {
         let session = self.sessions.by_local(local)?;
@@ -233,13 +261,13 @@ impl Peer {
         if let Some((instance, flags)) = hello {
             // Of keys that were replaced since, it tells of a process that may be gone.
             if self.sessions.is_current(local) {
-                self.takes_fec = flags & TAKES_FEC != 0;
+                self.peer_flags = flags;
                 self.handle_hello(now, instance, deliver);
             }
         } else if !opened.is_empty() {
             self.plain_received_at.get_or_insert(now);
             self.data_at = Some(now);
-            match is_allowed(opened) {
+            match source.len_of(opened) {
                 Some(len) => {
                     self.counts.received += 1;
                     if let Some(recording) = &mut self.recording {
@@ -259,6 +287,10 @@ impl Peer {
             {
                 let (resequencer, mut leave) = self.leaving(now, deliver);
                 resequencer.restart(&mut leave);
+            }
+            if let Some(split) = &mut self.split {
+                split.abandon(now);
+                self.deliver_split(now, deliver);
             }
             self.kept.clear();
             self.copied.clear();

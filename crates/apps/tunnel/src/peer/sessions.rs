@@ -62,6 +62,11 @@ impl Session {
         owes
     }
 
+    /// The peer may yet say hello.
+    pub(crate) fn is_asking(&self) -> bool {
+        !self.knows_paths && self.hello_at.is_some()
+    }
+
     /// Whether a hello is to be sent now.
     pub(crate) fn takes_hello(&mut self, now: Instant) -> bool {
         if self.hello_at.is_none_or(|at| at > now) {

@@ -24,6 +24,7 @@ use crate::queue::FairQueue;
 use crate::recording::Recording;
 use crate::resequencer::Resequencer;
 use crate::rules::{FlowPolicy, Rules};
+use crate::tcp_split::TcpSplit;
 use crate::too_big::{self, TooBig};
 use crate::transmit::Transmit;
 
@@ -78,6 +79,11 @@ pub(crate) struct Peer {
     pub(super) links: [Option<Box<Link>>; PATHS],
     /// The peer's, by its hello.
     pub(super) instance: Option<u64>,
+    /// What it can do, by its hello.
+    pub(super) peer_flags: u8,
+    /// TCP flows that end here, once there are any.
+    pub(super) split: Option<Box<TcpSplit>>,
+    pub(super) split_seed: [u8; 32],
     pub(super) waiting: FairQueue,
     /// Left the queue, and waits for a path that carries its length.
     pub(super) head: Option<(u8, Box<[u8]>)>,
@@ -97,8 +103,6 @@ pub(crate) struct Peer {
     pub(super) kept: Vec<Sequence>,
     pub(super) copied: Vec<Sequence>,
     pub(super) resequencer: Resequencer,
-    /// The peer knows repair packets.
-    pub(super) takes_fec: bool,
     /// Once something was protected.
     pub(super) fec_sender: Option<Box<FecSender>>,
     pub(super) fec_receiver: Option<Box<FecReceiver>>,
@@ -121,6 +125,7 @@ impl Peer {
         rules: Rules,
         has_lower_key: bool,
         shared: Arc<Shared>,
+        split_seed: [u8; 32],
     ) -> Self {
         Self {
             macs: Macs::new(&key),
@@ -135,6 +140,9 @@ impl Peer {
             plain_ends: None,
             links: [const { None }; PATHS],
             instance: None,
+            peer_flags: 0,
+            split: None,
+            split_seed,
             waiting: FairQueue::new(),
             head: None,
             urgent: VecDeque::new(),
@@ -147,7 +155,6 @@ impl Peer {
             kept: Vec::new(),
             copied: Vec::new(),
             resequencer: Resequencer::new(),
-            takes_fec: false,
             fec_sender: None,
             fec_receiver: None,
             data_at: None,
@@ -277,7 +284,7 @@ impl Peer {
     /// A packet for the peer.
     ///
     /// `frame` is the packet behind room for the header.
-    pub(crate) fn handle_packet(&mut self, now: Instant, inner: &InnerPacket, mut frame: Box<[u8]>) {
+    pub(crate) fn handle_packet(&mut self, now: Instant, inner: &InnerPacket, frame: Box<[u8]>) {
         self.data_at = Some(now);
         if self.sessions.is_old(now) {
             self.sessions.want_handshake(now);
@@ -294,6 +301,7 @@ impl Peer {
             return;
         }
         let (policy, with_fec) = self.rules.find(inner);
+        let Err(mut frame) = self.handle_split(now, inner, policy, frame) else { return };
         let on = if let FlowPolicy::Pinned(path) = policy { Some(path) } else { None };
         if let Some(fits_bytes) = self.fits_bytes(on)
             && inner.len_bytes > fits_bytes
@@ -304,7 +312,7 @@ impl Peer {
         let flow = inner.flow(self.shared.flow_key);
         mark(&mut frame, with_fec);
         match policy {
-            FlowPolicy::Aggregate => self.waiting.push(now, flow, frame),
+            FlowPolicy::Aggregate | FlowPolicy::SplitTcp => self.waiting.push(now, flow, frame),
             FlowPolicy::LowLatency => {
                 self.urgent.push_back((flow, frame));
                 if self.urgent.len() > MOST_URGENT {
@@ -351,8 +359,9 @@ impl Peer {
         let send = [self.send_at(), repair].into_iter().flatten().min().filter(|_| has_keys);
         let order = self.resequencer.next_deadline();
         let told = (!self.told.is_empty()).then_some(Instant::ZERO);
+        let split = self.split.as_ref().and_then(|split| split.next_timeout());
         links
-            .chain([told, sessions, order, self.keepalive_at(), self.answer_wanted_at(), send])
+            .chain([told, split, sessions, order, self.keepalive_at(), self.answer_wanted_at(), send])
             .flatten()
             .min()
     }
@@ -397,6 +406,10 @@ impl Peer {
 
     pub(crate) fn handle_timeout(&mut self, now: Instant, deliver: &mut dyn FnMut(&[u8])) -> Vec<Index> {
         self.told.drain(..).for_each(|answer| deliver(&answer));
+        if let Some(split) = &mut self.split {
+            split.handle_timeout(now);
+            self.deliver_split(now, deliver);
+        }
         {
             let (resequencer, mut leave) = self.leaving(now, deliver);
             resequencer.handle_timeout(now, &mut leave);

@@ -5,9 +5,11 @@ use polypath_units::Instant;
 use super::departure::{Departure, datagram_bytes, is_marked};
 use super::link::PathEnds;
 use super::schedule;
+use super::split::begins_split;
 use super::state::{Peer, take_number};
 use crate::frame::{
-    DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE, PROBE_BYTES, Sequence, TAKES_AES, TAKES_FEC,
+    DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE, PROBE_BYTES, SPLITS_TCP, Sequence, TAKES_AES,
+    TAKES_FEC,
 };
 use crate::noise::{PATH_HEADER_BYTES, PLAIN_HEADER_BYTES, PathId, TAG_BYTES};
 use crate::transmit::Transmit;
@@ -44,7 +46,7 @@ impl Peer {
         let Some(session) = self.sessions.current(now) else { return };
         if session.takes_hello(now) {
             let mut contents = Vec::new();
-            let flags = TAKES_FEC | if self.shared.has_fast_aes { TAKES_AES } else { 0 };
+            let flags = TAKES_FEC | SPLITS_TCP | if self.shared.has_fast_aes { TAKES_AES } else { 0 };
             Frame::Hello { instance, flags }.write(&mut contents);
             let datagram = plain_datagram(&contents, |datagram| session.transport.seal_plain(datagram));
             self.ready.extend(ends.into_iter().map(|ends| (ends, datagram.clone())));
@@ -109,6 +111,10 @@ impl Peer {
             return None;
         }
         let session = self.sessions.current(now)?;
+        // A flow that is to be split can't begin otherwise.
+        if session.is_asking() && self.plain.front().is_some_and(|frame| begins_split(&self.rules, frame)) {
+            return None;
+        }
         let frame = self.plain.pop_front()?;
         let packet = frame.get(DATA_HEADER_BYTES..).unwrap_or_default();
         let datagram = plain_datagram(packet, |datagram| session.transport.seal_plain(datagram));
@@ -171,6 +177,9 @@ impl Peer {
                 DataHeader::new(Order::Free, flow, Sequence::default())
             };
             return Some(Departure { is_protected, ..Departure::new(at, header, frame) });
+        }
+        if let Some(departure) = self.split_departure(now) {
+            return Some(departure);
         }
         if let Some((at, frame)) = self.pop_own(now) {
             return self.depart_again(at, frame);
@@ -325,7 +334,9 @@ impl Peer {
         // Packets in order are kept until they are acknowledged: another path takes them if this one falls silent.
         let kept = is_kept.then(|| std::mem::take(&mut departure.frame));
         let link = self.links[at].as_deref_mut()?;
-        link.sender.handle_sent(now, [a, b, c], number, len, true, kept);
+        // Multipath TCP controls what it has on the path.
+        let counts = departure.header.is_none_or(|header| header.order != Order::Across);
+        link.sender.handle_sent(now, [a, b, c], number, len, counts, kept);
         if link.sender.window_left_bytes() == 0 {
             link.sender.mark_window_limited();
         }

@@ -168,4 +168,17 @@ mod tests {
         assert!(share >= 0.9, "{share}");
         assert_eq!(outcome, run_set(&set(), &variant, &WORKLOAD, 1));
     }
+
+    #[test]
+    fn multipath_tcp_between_the_ends_has_a_short_slow_path_and_a_long_fast_one() {
+        let mut set = set();
+        set.paths[0].rate = BitRate::from_mbps(2);
+        set.paths[1].rtt = Duration::from_millis(200);
+        let (split, cubic) = ("tunnel-split:1400".parse().unwrap(), "cubic".parse().unwrap());
+        let variant = Variant::carried("tunnel", split, cubic).opened_over(InitialPath::Number(0));
+        let outcome = run_set(&set, &variant, &WORKLOAD, 1);
+        // One TCP over both has 8.9 Mbit/s.
+        assert!(outcome.goodput_bps > 10e6, "{}", outcome.goodput_bps);
+        assert_eq!(outcome, run_set(&set, &variant, &WORKLOAD, 1));
+    }
 }

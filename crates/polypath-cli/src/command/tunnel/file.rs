@@ -324,7 +324,7 @@ pub(super) fn with_port(text: &str, port: u16) -> String {
 
 #[cfg(test)]
 mod tests {
-    use polypath_tunnel::FlowPolicy;
+    use polypath_tunnel::{FlowPolicy, Rule};
 
     use super::*;
 
@@ -346,9 +346,11 @@ mod tests {
              [forward]\nlan = [\"eth1\"]\n\
              [[peers]]\npublic-key = \"{KEY}\"\nendpoints = [\"vpn.example.org\", \"[2001:db8::1]:9\"]\nallowed-ips = [\"0.0.0.0/0\"]\n\
              [[rules]]\nports = \"5000-5100\"\nprotocol = \"udp\"\npolicy = \"redundant\"\n\
-             [[rules]]\ndscp = 46\npolicy = \"low-latency\"\nfec = true\n"
+             [[rules]]\ndscp = 46\npolicy = \"low-latency\"\nfec = true\n\
+             [[rules]]\ntcp = \"split\"\n"
         );
         let plan = plan(&text).unwrap();
+        assert_eq!(plan.rules[2], Rule { protocol: Some(6), ..Rule::all(FlowPolicy::SplitTcp) });
         assert_eq!((plan.mtu_bytes, plan.addresses.len(), plan.name.as_str()), (1400, 2, NAME));
         assert_eq!((plan.rules[0].ports.clone(), plan.rules[0].fec), (Some(5000..=5100), false));
         assert_eq!((plan.rules[1].policy, plan.rules[1].fec), (FlowPolicy::LowLatency, true));
@@ -373,6 +375,10 @@ mod tests {
                 format!("{interface}[[rules]]\npolicy = \"redundant\"\nfec = true\n"),
                 "rules[0]: fec: not with the policy redundant",
             ),
+            (format!("{interface}[[rules]]\nports = \"80\"\n"), "rules[0]: expected a policy, or tcp"),
+            (format!("{interface}[[rules]]\ntcp = \"join\"\n"), "\"join\" is none: expected split"),
+            (format!("{interface}[[rules]]\ntcp = \"split\"\nprotocol = \"udp\"\n"), "protocol is another"),
+            (format!("{interface}[[rules]]\ntcp = \"split\"\npolicy = \"aggregate\"\n"), "one of them"),
             (format!("{interface}colour = 1\n"), "unknown field `colour`"),
             (format!("{interface}name = \"../vpn\"\n"), "interface.name: \"../vpn\" is no name"),
             (format!("{interface}name = \"vpn\"\n[forward]\ninternet = true\n"), "begins with polypath"),

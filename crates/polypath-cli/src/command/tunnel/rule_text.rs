@@ -17,7 +17,11 @@ pub(super) struct RuleText {
     ports: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     network: Option<String>,
-    policy: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    policy: Option<String>,
+    /// What is done with TCP, in place of a policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tcp: Option<String>,
     #[serde(default)]
     fec: bool,
 }
@@ -26,19 +30,23 @@ impl RuleText {
     /// What it means; the message names the key that is wrong.
     pub(super) fn parse(&self) -> Result<Rule, String> {
         let network = self.network.as_deref().map(str::parse).transpose();
-        let policy = parse_policy(&self.policy)?;
+        let protocol = self.protocol.as_deref().map(parse_protocol).transpose()?;
+        let (policy, protocol) = match (&self.policy, &self.tcp) {
+            (Some(policy), None) => (parse_policy(policy)?, protocol),
+            (None, Some(tcp)) => (parse_tcp(tcp, protocol)?, Some(TCP)),
+            (Some(_), Some(_)) => return Err("policy, tcp: a rule has one of them".into()),
+            (None, None) => return Err("expected a policy, or tcp = \"split\"".into()),
+        };
         if self.fec && !matches!(policy, FlowPolicy::Aggregate | FlowPolicy::LowLatency) {
-            return Err(format!(
-                "fec: not with the policy {}: expected aggregate or low-latency",
-                self.policy
-            ));
+            let policy = self.policy.as_deref().unwrap_or("tcp = \"split\"");
+            return Err(format!("fec: not with the policy {policy}: expected aggregate or low-latency"));
         }
         Ok(Rule {
             dscp: self
                 .dscp
                 .map(|dscp| if dscp < 64 { Ok(dscp) } else { Err("dscp: expected 0 to 63") })
                 .transpose()?,
-            protocol: self.protocol.as_deref().map(parse_protocol).transpose()?,
+            protocol,
             ports: self.ports.as_deref().map(parse_ports).transpose()?,
             network: network.map_err(|error: polypath_tunnel::NetworkError| error.to_string())?,
             policy,
@@ -47,9 +55,20 @@ impl RuleText {
     }
 }
 
+/// IP's number of TCP.
+const TCP: u8 = 6;
+
+fn parse_tcp(text: &str, protocol: Option<u8>) -> Result<FlowPolicy, String> {
+    match (text, protocol) {
+        ("split", None | Some(TCP)) => Ok(FlowPolicy::SplitTcp),
+        ("split", _) => Err("tcp: the rule's protocol is another".into()),
+        _ => Err(format!("tcp: {text:?} is none: expected split")),
+    }
+}
+
 fn parse_protocol(text: &str) -> Result<u8, String> {
     match text {
-        "tcp" => Ok(6),
+        "tcp" => Ok(TCP),
         "udp" => Ok(17),
         "icmp" => Ok(1),
         "icmpv6" => Ok(58),

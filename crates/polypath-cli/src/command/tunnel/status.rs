@@ -101,6 +101,8 @@ pub(super) struct PeerReport {
     missing_packets: u64,
     waiting_bytes: usize,
     held_bytes: usize,
+    /// Flows of TCP that are carried by Multipath TCP.
+    split_flows: usize,
     paths: Vec<PathReport>,
 }
 
@@ -150,6 +152,7 @@ impl PeerReport {
             missing_packets: missing,
             waiting_bytes: status.waiting_bytes,
             held_bytes: status.held_bytes,
+            split_flows: status.split_flows,
             paths: status
                 .paths
                 .iter()

@@ -1,0 +1,581 @@
+//! TCP flows that end at the tunnel's near end, and go on by Multipath TCP to the far one, which opens them again.
+//!
+//! TCP over several paths as if they were one sees delays that change and rates that it finds slowly. Multipath TCP has a window for
+//! each path. A SYN from inside is held while the other end asks the destination: what is refused there is refused here.
+//!
+//! Nothing here knows of paths but by their numbers: [`TcpSplit::poll_across`] says which one a segment takes.
+
+mod addresses;
+mod call;
+mod carried;
+mod pair;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use polypath_mptcp as mptcp;
+use polypath_mptcp::path_manager::LocalEndpoint;
+use polypath_tcp::{self as tcp, ConnectionId, HostEvent, ListenConfig, ListenerId, reset_in_reply};
+use polypath_units::{Duration, Instant};
+use polypath_wire::{Checksums, FourTuple, IcmpMessage, Packet, Segment, Transport};
+
+use addresses::{SERVICE, caller};
+use call::{Answer, Read};
+pub(crate) use carried::Carried;
+use carried::SAVED_BYTES;
+use pair::{Pair, Side, Stage, pass};
+
+/// Flows with a peer. Beyond them SYNs are dropped.
+const MOST_FLOWS: usize = 16_384;
+/// What a flow may hold in each direction, at each side of this end.
+const INSIDE_BYTES: u64 = 4 << 20;
+const ACROSS_BYTES: u64 = 16 << 20;
+/// What all flows of a peer may hold together of what came from the peer.
+const MOST_RECEIVED_BYTES: u64 = 256 << 20;
+/// A flow that is not open after so long is given up.
+const OPEN_LIMIT: Duration = Duration::from_secs(60);
+/// The other end is asked whether it still lives.
+const ASK_AFTER: Duration = Duration::from_secs(60);
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+const MOST_ASKED: u8 = 6;
+/// Hosts inside are asked after so long without a word.
+const ASK_INSIDE_AFTER: Duration = Duration::from_secs(1_800);
+
+/// Number of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct FlowId(u64);
+
+/// What a connection's end means for the flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    InOrder,
+    Refused,
+    Unreachable,
+    Broken,
+}
+
+/// A path that Multipath TCP may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SplitPath {
+    pub(crate) number: usize,
+    /// For when no other works.
+    pub(crate) is_backup: bool,
+}
+
+/// The flows with one peer.
+pub(crate) struct TcpSplit {
+    /// What hosts inside speak with.
+    inside: tcp::Host,
+    /// What the peer's counterpart speaks with.
+    across: mptcp::Host,
+    across_config: Arc<mptcp::ConnectionConfig>,
+    across_listener: Option<ListenerId>,
+    paths: Vec<SplitPath>,
+    /// Of what goes to the peer's counterpart, as packets.
+    mtu_bytes: u16,
+    flows: BTreeMap<FlowId, Pair>,
+    next: u64,
+    by_tuple: BTreeMap<FourTuple, FlowId>,
+    by_inside: BTreeMap<ConnectionId, FlowId>,
+    by_across: BTreeMap<ConnectionId, FlowId>,
+    /// Flows whose calls are read.
+    called: Vec<FlowId>,
+    /// When flows have to be open, in order.
+    limits: VecDeque<(Instant, FlowId)>,
+    /// Refusals for inside.
+    answers: VecDeque<Packet>,
+    /// The host inside may have something to say.
+    speaks_inside: bool,
+}
+
+impl fmt::Debug for TcpSplit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TcpSplit").field("flows", &self.flows.len()).finish_non_exhaustive()
+    }
+}
+
+impl TcpSplit {
+    /// `mtu_bytes` is the longest packet inside; `seed` is secret.
+    pub(crate) fn new(mtu_bytes: usize, seed: [u8; 32]) -> Self {
+        let mtu_bytes = mtu_bytes.min(usize::from(u16::MAX)) as u16;
+        let connection = tcp::Config {
+            mtu_bytes,
+            max_aggregate_bytes: 0,
+            receive_buffer_bytes: INSIDE_BYTES,
+            send_buffer_bytes: INSIDE_BYTES,
+            keepalive_idle: Some(ASK_INSIDE_AFTER),
+            ..tcp::Config::default()
+        };
+        let config = tcp::HostConfig {
+            connection: Arc::new(connection),
+            max_connections: MOST_FLOWS,
+            // The hosts at both ends of the flow keep it.
+            max_time_wait: 0,
+            ..tcp::HostConfig::default()
+        };
+        let [a, b, c, d, e, f, g, h, ..] = seed;
+        let mut inside = tcp::Host::new(config, u64::from_le_bytes([a, b, c, d, e, f, g, h]));
+        let backlog = ListenConfig { backlog: MOST_FLOWS, backlog_per_source: MOST_FLOWS };
+        let _ = inside.listen_everywhere(backlog);
+        let across_mtu_bytes = across_mtu(usize::from(mtu_bytes));
+        let across_config = across_config(across_mtu_bytes);
+        let config = mptcp::HostConfig {
+            connection: Arc::clone(&across_config),
+            max_connections: MOST_FLOWS,
+            backlog: MOST_FLOWS,
+            backlog_per_source: MOST_FLOWS,
+            max_time_wait: 0,
+            receive_memory_bytes: MOST_RECEIVED_BYTES,
+            ..mptcp::HostConfig::default()
+        };
+        let mut across = mptcp::Host::with_seed(config, seed);
+        let across_listener = across.listen(SERVICE).ok();
+        Self {
+            inside,
+            across,
+            across_config,
+            across_listener,
+            paths: Vec::new(),
+            mtu_bytes: across_mtu_bytes,
+            flows: BTreeMap::new(),
+            next: 0,
+            by_tuple: BTreeMap::new(),
+            by_inside: BTreeMap::new(),
+            by_across: BTreeMap::new(),
+            called: Vec::new(),
+            limits: VecDeque::new(),
+            answers: VecDeque::new(),
+            speaks_inside: false,
+        }
+    }
+
+    /// Flows that are here now.
+    pub(crate) fn flow_count(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Whether a packet from inside belongs to a flow that is here.
+    pub(crate) fn has_flow(&self, flow: &FourTuple) -> bool {
+        self.by_tuple.contains_key(flow)
+    }
+
+    /// These paths carry something now, and packets so long.
+    pub(crate) fn set_paths(&mut self, now: Instant, paths: &[SplitPath], mtu_bytes: usize) {
+        let mtu_bytes = across_mtu(mtu_bytes);
+        if mtu_bytes != self.mtu_bytes {
+            self.mtu_bytes = mtu_bytes;
+            self.across_config = across_config(mtu_bytes);
+            if let Some(listener) = self.across_listener {
+                self.across.configure_listener(listener, Arc::clone(&self.across_config));
+            }
+        }
+        if self.paths == paths {
+            return;
+        }
+        for &path in paths.iter().filter(|path| !self.paths.contains(path)) {
+            let endpoint = LocalEndpoint::subflow(caller(path.number), path.number as u8 + 1);
+            self.across.add_endpoint(now, LocalEndpoint { backup: path.is_backup, ..endpoint });
+        }
+        let is_gone = |path: &&SplitPath| !paths.iter().any(|other| other.number == path.number);
+        for path in self.paths.iter().filter(is_gone) {
+            self.across.remove_endpoint(now, caller(path.number));
+        }
+        self.paths = paths.to_vec();
+    }
+
+    /// A packet of TCP from inside.
+    pub(crate) fn handle_inside(&mut self, now: Instant, packet: Bytes) {
+        let Ok(packet) = Packet::parse_with(packet, Checksums::Ignore) else { return };
+        let (Some(tuple), Transport::Tcp(segment)) = (packet.receiver_tuple(), &packet.transport) else {
+            return;
+        };
+        self.speaks_inside = true;
+        let is_syn = segment.flags.syn() && !segment.flags.ack() && !segment.flags.rst();
+        match self.by_tuple.get(&tuple).and_then(|id| self.flows.get(id)).map(|pair| &pair.stage) {
+            // It is asked again while the other end is.
+            Some(Stage::Calling(_)) => {}
+            None if is_syn => self.call(now, tuple, packet),
+            _ => self.inside.handle_packet(now, packet),
+        }
+        self.settle(now);
+    }
+
+    fn call(&mut self, now: Instant, flow: FourTuple, syn: Packet) {
+        let Some(path) = self.paths.iter().min_by_key(|path| path.is_backup) else { return };
+        if self.flows.len() >= MOST_FLOWS {
+            return;
+        }
+        let local = polypath_wire::Endpoint::new(caller(path.number), 0);
+        let config = Some(Arc::clone(&self.across_config));
+        let Ok(id) = self.across.connect(now, local, SERVICE, config) else { return };
+        let _ = self.across.send(id, call::write(&flow).into());
+        self.by_tuple.insert(flow, FlowId(self.next));
+        self.insert(now, id, flow, Stage::Calling(Box::new(syn)));
+    }
+
+    fn insert(&mut self, now: Instant, across: ConnectionId, flow: FourTuple, stage: Stage) {
+        let id = FlowId(self.next);
+        self.next += 1;
+        self.by_across.insert(across, id);
+        self.limits.push_back((now + OPEN_LIMIT, id));
+        self.flows.insert(id, Pair { flow, stage, inside: Side::default(), across: Side::new(across) });
+    }
+
+    /// A segment from the peer's counterpart. `owns` says whether the peer may speak for an address.
+    pub(crate) fn handle_across(&mut self, now: Instant, segment: Bytes, owns: &dyn Fn(IpAddr) -> bool) {
+        let Some(packet) = carried::parse(segment) else { return };
+        self.across.handle_packet(now, packet);
+        self.settle(now);
+        self.answer_calls(now, owns);
+    }
+
+    /// Opens flows whose calls are read.
+    fn answer_calls(&mut self, now: Instant, owns: &dyn Fn(IpAddr) -> bool) {
+        while let Some(id) = self.called.pop() {
+            self.answer_call(now, id, owns);
+        }
+        self.settle(now);
+    }
+
+    fn answer_call(&mut self, now: Instant, id: FlowId, owns: &dyn Fn(IpAddr) -> bool) {
+        let Some(pair) = self.flows.get_mut(&id) else { return };
+        let Stage::Called(bytes) = &mut pair.stage else { return };
+        let (flow, len) = match call::read(bytes) {
+            Read::Whole(flow, len) => (flow, len),
+            Read::TooShort => return,
+            Read::Malformed => return self.remove(now, id),
+        };
+        pair.across.pending_mut().push(Bytes::from(bytes.split_off(len)));
+        pair.stage = Stage::Asking;
+        if !owns(flow.local.addr) {
+            return self.answer(now, id, Answer::Refused);
+        }
+        // The source begins anew: it knows nothing of a flow with these ends.
+        if let Some(&before) = self.by_tuple.get(&flow) {
+            self.remove(now, before);
+        }
+        let Ok(inside) = self.inside.connect(now, flow.local, flow.remote) else {
+            return self.answer(now, id, Answer::Unreachable);
+        };
+        self.speaks_inside = true;
+        self.by_tuple.insert(flow, id);
+        self.by_inside.insert(inside, id);
+        if let Some(pair) = self.flows.get_mut(&id) {
+            pair.flow = flow;
+            pair.inside.set_id(inside);
+        }
+    }
+
+    /// Tells the caller.
+    fn answer(&mut self, now: Instant, id: FlowId, answer: Answer) {
+        let Some(pair) = self.flows.get_mut(&id) else { return };
+        if let Some(across) = pair.across.id() {
+            let _ = self.across.send(across, vec![answer.to_byte()].into());
+        }
+        if answer == Answer::Connected {
+            pair.stage = Stage::Open;
+            return self.pass(now, id);
+        }
+        pair.stage = Stage::Refused;
+        pair.across.shut(now, &mut self.across);
+    }
+
+    /// Time passes.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        self.inside.handle_timeout(now);
+        self.across.handle_timeout(now);
+        self.speaks_inside = true;
+        self.settle(now);
+        while let Some(&(at, id)) = self.limits.front() {
+            let is_waiting = self.flows.get(&id).is_some_and(is_waiting);
+            if is_waiting && at > now {
+                break;
+            }
+            self.limits.pop_front();
+            if is_waiting {
+                self.remove(now, id);
+            }
+        }
+    }
+
+    /// When to call [`TcpSplit::handle_timeout`] at the latest.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        let limit = self.limits.front().map(|&(at, _)| at);
+        let now = self.speaks_inside.then_some(Instant::ZERO);
+        [self.inside.poll_timeout(), self.across.poll_timeout(), limit, now].into_iter().flatten().min()
+    }
+
+    /// The next segment for the peer's counterpart.
+    pub(crate) fn poll_across(&mut self, now: Instant) -> Option<Carried> {
+        loop {
+            let Some(packet) = self.across.poll_transmit(now) else {
+                if self.settle(now) {
+                    continue;
+                }
+                return None;
+            };
+            if let Some(carried) = Carried::new(&packet) {
+                return Some(carried);
+            }
+        }
+    }
+
+    /// The next packet for inside.
+    pub(crate) fn poll_inside(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let packet = match self.answers.pop_front() {
+            Some(answer) => Some(answer),
+            None => self.inside.poll_transmit(now),
+        };
+        let Some(packet) = packet else {
+            self.speaks_inside = false;
+            return None;
+        };
+        let mut bytes = Vec::with_capacity(packet.len_bytes());
+        packet.emit(&mut bytes);
+        Some(bytes)
+    }
+
+    /// The peer has begun anew: flows that it knew are broken off.
+    pub(crate) fn abandon(&mut self, now: Instant) {
+        for id in self.flows.keys().copied().collect::<Vec<_>>() {
+            self.remove(now, id);
+        }
+        // What is said to the peer would only be answered by resets.
+        while self.across.poll_transmit(now).is_some() {}
+        self.speaks_inside = true;
+    }
+
+    /// Takes what the hosts tell. True if there was something.
+    fn settle(&mut self, now: Instant) -> bool {
+        let mut was_told = false;
+        loop {
+            if let Some((id, event)) = self.across.poll() {
+                self.handle_across_event(now, id, event);
+            } else if let Some((id, event)) = self.inside.poll() {
+                self.handle_inside_event(now, id, event);
+            } else {
+                return was_told;
+            }
+            was_told = true;
+        }
+    }
+
+    fn handle_across_event(&mut self, now: Instant, id: ConnectionId, event: mptcp::Event) {
+        if let mptcp::Event::Accepted { .. } = event {
+            if self.flows.len() >= MOST_FLOWS {
+                self.across.abort(now, id);
+                self.across.release(now, id);
+                return;
+            }
+            let nowhere = FourTuple { local: SERVICE, remote: SERVICE };
+            return self.insert(now, id, nowhere, Stage::Called(Vec::new()));
+        }
+        let Some(&flow) = self.by_across.get(&id) else { return };
+        let Some(pair) = self.flows.get_mut(&flow) else { return };
+        match event {
+            mptcp::Event::Readable => match &mut pair.stage {
+                Stage::Calling(_) => self.hear_answer(now, flow),
+                Stage::Called(bytes) => {
+                    // What follows the call waits in the connection's own buffer.
+                    while call::read(bytes) == Read::TooShort
+                        && let Some(payload) = self.across.recv(id)
+                    {
+                        payload.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
+                    }
+                    if call::read(bytes) != Read::TooShort {
+                        self.called.push(flow);
+                    }
+                }
+                _ => self.pass(now, flow),
+            },
+            mptcp::Event::Writable => self.pass(now, flow),
+            mptcp::Event::PeerFinished => {
+                pair.across.mark_finished();
+                self.pass(now, flow);
+            }
+            mptcp::Event::Closed(reason) => {
+                let ending = match reason {
+                    mptcp::CloseReason::Finished => Ending::InOrder,
+                    _ => Ending::Broken,
+                };
+                self.end_across(now, flow, ending);
+            }
+            _ => {}
+        }
+    }
+
+    /// The other end tells how the call went.
+    fn hear_answer(&mut self, now: Instant, flow: FlowId) {
+        let Some(pair) = self.flows.get_mut(&flow) else { return };
+        let Some(mut payload) = pair.across.id().and_then(|id| self.across.recv(id)) else { return };
+        let Some(&byte) = payload.slices().first().and_then(|slice| slice.first()) else { return };
+        payload.advance(1);
+        let Stage::Calling(syn) = std::mem::replace(&mut pair.stage, Stage::Open) else { return };
+        pair.across.pending_mut().append(payload);
+        self.speaks_inside = true;
+        match Answer::from_byte(byte) {
+            // The host answers it, and tells when the handshake is over.
+            Answer::Connected => self.inside.handle_packet(now, *syn),
+            refused => {
+                self.answers.extend(refusal(&syn, pair.flow, refused));
+                self.remove(now, flow);
+            }
+        }
+    }
+
+    fn handle_inside_event(&mut self, now: Instant, id: ConnectionId, event: HostEvent) {
+        self.speaks_inside = true;
+        if let HostEvent::Accepted { .. } = event {
+            let flow = self.inside.tuple(id).and_then(|tuple| self.by_tuple.get(&tuple)).copied();
+            let waits = flow.and_then(|flow| self.flows.get_mut(&flow));
+            match (flow, waits.filter(|pair| pair.inside.id().is_none())) {
+                (Some(flow), Some(pair)) => {
+                    pair.inside.set_id(id);
+                    self.by_inside.insert(id, flow);
+                    self.pass(now, flow);
+                }
+                _ => {
+                    self.inside.abort(id);
+                    self.inside.release(id);
+                }
+            }
+            return;
+        }
+        let Some(&flow) = self.by_inside.get(&id) else { return };
+        match event {
+            HostEvent::Connected => self.answer(now, flow, Answer::Connected),
+            HostEvent::Readable | HostEvent::Writable => self.pass(now, flow),
+            HostEvent::PeerFinished => {
+                if let Some(pair) = self.flows.get_mut(&flow) {
+                    pair.inside.mark_finished();
+                }
+                self.pass(now, flow);
+            }
+            HostEvent::Closed(reason) => {
+                let ending = match reason {
+                    tcp::CloseReason::Finished => Ending::InOrder,
+                    tcp::CloseReason::Refused => Ending::Refused,
+                    tcp::CloseReason::Unreachable | tcp::CloseReason::TimedOut => Ending::Unreachable,
+                    _ => Ending::Broken,
+                };
+                self.end_inside(now, flow, ending);
+            }
+            HostEvent::Accepted { .. } => {}
+        }
+    }
+
+    fn end_inside(&mut self, now: Instant, flow: FlowId, ending: Ending) {
+        let Some(pair) = self.flows.get_mut(&flow) else { return };
+        let answer = match ending {
+            Ending::InOrder => {
+                pair.inside.mark_closed();
+                return self.pass(now, flow);
+            }
+            Ending::Refused => Answer::Refused,
+            Ending::Unreachable | Ending::Broken => Answer::Unreachable,
+        };
+        if !matches!(pair.stage, Stage::Asking) {
+            return self.remove(now, flow);
+        }
+        pair.inside.abort(now, &mut self.inside);
+        self.answer(now, flow, answer);
+    }
+
+    fn end_across(&mut self, now: Instant, flow: FlowId, ending: Ending) {
+        let Some(pair) = self.flows.get_mut(&flow) else { return };
+        if ending == Ending::InOrder && matches!(pair.stage, Stage::Open) {
+            pair.across.mark_closed();
+            return self.pass(now, flow);
+        }
+        if let Stage::Calling(syn) = &pair.stage {
+            self.answers.extend(refusal(syn, pair.flow, Answer::Unreachable));
+            self.speaks_inside = true;
+        }
+        self.remove(now, flow);
+    }
+
+    /// Passes on what came on either side, and forgets the flow when both are done.
+    fn pass(&mut self, now: Instant, flow: FlowId) {
+        let Some(pair) = self.flows.get_mut(&flow) else { return };
+        if !matches!(pair.stage, Stage::Open) {
+            return;
+        }
+        self.speaks_inside = true;
+        let Pair { inside, across, .. } = pair;
+        let (inside_id, across_id) = (inside.id(), across.id());
+        let there = pass(now, (&mut self.inside, &mut *inside), (&mut self.across, &mut *across));
+        let back = pass(now, (&mut self.across, &mut *across), (&mut self.inside, &mut *inside));
+        let (is_inside_gone, is_across_gone) = (inside.id().is_none(), across.id().is_none());
+        let is_over = there.is_err() || back.is_err() || (inside.is_gone() && across.is_gone());
+        if let Some(id) = inside_id.filter(|_| is_inside_gone) {
+            self.by_inside.remove(&id);
+        }
+        if let Some(id) = across_id.filter(|_| is_across_gone) {
+            self.by_across.remove(&id);
+        }
+        if is_over {
+            self.remove(now, flow);
+        }
+    }
+
+    /// Forgets a flow; what is left of it is broken off.
+    fn remove(&mut self, now: Instant, flow: FlowId) {
+        let Some(mut pair) = self.flows.remove(&flow) else { return };
+        if let Some(id) = pair.inside.id() {
+            self.by_inside.remove(&id);
+        }
+        if let Some(id) = pair.across.id() {
+            self.by_across.remove(&id);
+        }
+        if self.by_tuple.get(&pair.flow) == Some(&flow) {
+            self.by_tuple.remove(&pair.flow);
+        }
+        pair.inside.abort(now, &mut self.inside);
+        pair.across.abort(now, &mut self.across);
+        self.speaks_inside = true;
+    }
+}
+
+/// It is not open yet.
+fn is_waiting(pair: &Pair) -> bool {
+    !matches!(pair.stage, Stage::Open) || pair.inside.id().is_none() && !pair.inside.is_gone()
+}
+
+/// How long a packet may be whose segment takes the place of one that long.
+fn across_mtu(mtu_bytes: usize) -> u16 {
+    (mtu_bytes + SAVED_BYTES).min(usize::from(u16::MAX)) as u16
+}
+
+fn across_config(mtu_bytes: u16) -> Arc<mptcp::ConnectionConfig> {
+    let default = mptcp::ConnectionConfig::default();
+    let tcp = tcp::Config {
+        mtu_bytes,
+        max_aggregate_bytes: 0,
+        receive_buffer_bytes: ACROSS_BYTES,
+        send_buffer_bytes: ACROSS_BYTES,
+        keepalive_idle: Some(ASK_AFTER),
+        keepalive_interval: ASK_AGAIN,
+        keepalive_probes: MOST_ASKED,
+        ..(*default.tcp).clone()
+    };
+    Arc::new(mptcp::ConnectionConfig { tcp: Arc::new(tcp), ..default })
+}
+
+/// What a host inside is told of a flow that could not be opened.
+fn refusal(syn: &Packet, flow: FourTuple, answer: Answer) -> Option<Packet> {
+    let Transport::Tcp(segment) = &syn.transport else { return None };
+    if answer == Answer::Refused {
+        return reset_in_reply(segment).map(|reset| Packet::tcp(flow, reset));
+    }
+    /// Host unreachable, in both families' words as [`IcmpMessage`] has them.
+    const HOST_UNREACHABLE: u8 = 1;
+    let message =
+        IcmpMessage::Unreachable { code: HOST_UNREACHABLE, flow: flow.reversed(), seq: segment.seq };
+    let header = Packet::tcp(flow, Segment::default()).ip;
+    Some(Packet { ip: header, transport: Transport::Icmp(message) })
+}

@@ -1,0 +1,254 @@
+use std::net::IpAddr;
+
+use polypath_tcp::{ConnectionId, Host, HostConfig, HostEvent, ListenConfig};
+use polypath_wire::{Checksums, Endpoint, Packet};
+
+use super::*;
+
+const CLIENT: Endpoint = Endpoint::new(IpAddr::V4(std::net::Ipv4Addr::new(10, 1, 0, 2)), 40_000);
+const SERVER: Endpoint = Endpoint::new(IpAddr::V4(std::net::Ipv4Addr::new(10, 2, 0, 2)), 80);
+/// From one end to the other.
+const DELAYS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(20)];
+
+/// A host on either side, and between them the two ends with two paths.
+struct World {
+    now: Instant,
+    hosts: [Host; 2],
+    ends: [TcpSplit; 2],
+    /// What is under way: when it comes, to which end, over which path.
+    flying: Vec<(Instant, usize, usize, Bytes)>,
+    /// Segments that went over each path.
+    carried: [u32; 2],
+    cut: [bool; 2],
+    owned: bool,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut server = Host::new(HostConfig::default(), 2);
+        server.listen(SERVER, ListenConfig::default()).unwrap();
+        let mut world = Self {
+            now: Instant::from_secs(1),
+            hosts: [Host::new(HostConfig::default(), 1), server],
+            ends: [3, 4].map(|seed| TcpSplit::new(1_400, [seed; 32])),
+            flying: Vec::new(),
+            carried: [0; 2],
+            cut: [false; 2],
+            owned: true,
+        };
+        for end in &mut world.ends {
+            end.set_paths(world.now, &paths(&[0, 1]), 1_400);
+        }
+        world
+    }
+
+    fn connect(&mut self) -> ConnectionId {
+        self.hosts[0].connect(self.now, CLIENT, SERVER).unwrap()
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        for at in 0..2 {
+            self.hosts[at].handle_timeout(now);
+            if self.ends[at].next_timeout().is_some_and(|due| due <= now) {
+                self.ends[at].handle_timeout(now);
+            }
+            while let Some(packet) = self.hosts[at].poll_transmit(now) {
+                // Aggregates are for drivers that cut them.
+                for packet in packet.segments() {
+                    let mut bytes = Vec::new();
+                    packet.emit(&mut bytes);
+                    let packet = Packet::parse_with(bytes.clone().into(), Checksums::Verify).unwrap();
+                    let flow = packet.receiver_tuple().unwrap();
+                    // Others go as packets do that nobody splits.
+                    if at == 0 || self.ends[at].has_flow(&flow) {
+                        self.ends[at].handle_inside(now, bytes.into());
+                    }
+                }
+            }
+            while let Some(carried) = self.ends[at].poll_across(now) {
+                let path = carried.path.index();
+                self.carried[path] += 1;
+                if !self.cut[path] {
+                    let segment = Bytes::from(carried.frame).slice(crate::frame::DATA_HEADER_BYTES..);
+                    self.flying.push((now + DELAYS[path], 1 - at, path, segment));
+                }
+            }
+            while let Some(bytes) = self.ends[at].poll_inside(now) {
+                let packet = Packet::parse_with(bytes.into(), Checksums::Verify).unwrap();
+                self.hosts[at].handle_packet(now, packet);
+            }
+        }
+        let owned = self.owned;
+        for (_, to, _, segment) in self.flying.extract_if(.., |(at, ..)| *at <= now) {
+            self.ends[to].handle_across(now, segment, &|_| owned);
+        }
+        self.now += Duration::from_millis(1);
+    }
+
+    fn run(&mut self, millis: u32) {
+        (0..millis).for_each(|_| self.step());
+    }
+
+    /// What a host was told since.
+    fn told(&mut self, at: usize) -> Vec<HostEvent> {
+        std::iter::from_fn(|| self.hosts[at].poll()).map(|(_, event)| event).collect()
+    }
+
+    fn accepted(&mut self) -> ConnectionId {
+        let accepted = std::iter::from_fn(|| self.hosts[1].poll())
+            .find(|(_, event)| matches!(event, HostEvent::Accepted { .. }));
+        accepted.expect("the server has it").0
+    }
+
+    /// Sends bytes from one host to the other, and takes them.
+    fn send(&mut self, from: (usize, ConnectionId), to: ConnectionId, len: usize) {
+        let data: Bytes = (0..len).map(|at| (at * 31 % 251) as u8).collect();
+        let (mut rest, mut came) = (data.clone(), Vec::new());
+        for _ in 0..20_000 {
+            let taken = self.hosts[from.0].send(from.1, rest.clone()).unwrap();
+            rest = rest.slice(taken..);
+            self.step();
+            while let Some(payload) = self.hosts[1 - from.0].recv(to) {
+                came.extend(payload.to_vec());
+            }
+            if came.len() == len {
+                break;
+            }
+        }
+        assert!(came == data, "{} of {len} bytes came", came.len());
+    }
+}
+
+#[test]
+fn bytes_go_both_ways_over_both_paths_and_the_end_is_told() {
+    let mut world = World::new();
+    let client = world.connect();
+    world.run(100);
+    assert_eq!(world.told(0), [HostEvent::Connected]);
+    let server = world.accepted();
+    assert_eq!(world.hosts[1].tuple(server).unwrap().remote, CLIENT, "the source is what it was");
+    world.send((0, client), server, 3_000_000);
+    world.send((1, server), client, 3_000_000);
+    assert!(world.carried.iter().all(|&segments| segments > 500), "{:?}", world.carried);
+
+    world.told(1);
+    world.hosts[0].shutdown(client);
+    world.run(200);
+    assert!(world.told(1).contains(&HostEvent::PeerFinished));
+    world.send((1, server), client, 50_000);
+    world.hosts[1].shutdown(server);
+    world.run(1_000);
+    assert!(world.told(0).contains(&HostEvent::Closed(tcp::CloseReason::Finished)));
+    for end in &world.ends {
+        assert_eq!((end.flow_count(), end.by_tuple.len()), (0, 0));
+        assert_eq!((end.by_inside.len(), end.by_across.len()), (0, 0));
+    }
+}
+
+#[test]
+fn a_refusal_is_a_refusal() {
+    let mut world = World::new();
+    let nobody = Endpoint::new(SERVER.addr, 81);
+    world.hosts[0].connect(world.now, CLIENT, nobody).unwrap();
+    world.run(200);
+    assert_eq!(world.told(0), [HostEvent::Closed(tcp::CloseReason::Refused)]);
+    world.run(1_000);
+    assert_eq!([0, 1].map(|at| world.ends[at].flow_count()), [0, 0]);
+}
+
+#[test]
+fn a_peer_speaks_for_its_own_addresses_only() {
+    let mut world = World::new();
+    world.owned = false;
+    world.connect();
+    world.run(200);
+    assert_eq!(world.told(0), [HostEvent::Closed(tcp::CloseReason::Refused)]);
+    assert_eq!(world.told(1), []);
+}
+
+#[test]
+fn a_reset_comes_through_and_no_end_looks_clean() {
+    for from in [0, 1] {
+        let mut world = World::new();
+        let client = world.connect();
+        world.run(100);
+        let server = world.accepted();
+        world.send((0, client), server, 10_000);
+        world.told(0);
+        let ids = [client, server];
+        world.hosts[from].abort(ids[from]);
+        world.run(200);
+        assert!(world.told(1 - from).contains(&HostEvent::Closed(tcp::CloseReason::Reset)), "from {from}");
+        assert_eq!([0, 1].map(|at| world.ends[at].flow_count()), [0, 0]);
+    }
+}
+
+#[test]
+fn a_path_that_dies_is_left_and_taken_up_again() {
+    let mut world = World::new();
+    let client = world.connect();
+    world.run(100);
+    let server = world.accepted();
+    world.send((0, client), server, 500_000);
+    world.cut[0] = true;
+    for end in &mut world.ends {
+        end.set_paths(world.now, &paths(&[1]), 1_400);
+    }
+    world.send((0, client), server, 500_000);
+    world.cut = [false, true];
+    for end in &mut world.ends {
+        end.set_paths(world.now, &paths(&[0]), 1_400);
+    }
+    world.send((1, server), client, 500_000);
+}
+
+#[test]
+fn an_end_that_begins_anew_breaks_off_what_was() {
+    let mut world = World::new();
+    let client = world.connect();
+    world.run(100);
+    let server = world.accepted();
+    world.send((0, client), server, 10_000);
+    world.ends[1] = TcpSplit::new(1_400, [9; 32]);
+    world.ends[1].set_paths(world.now, &paths(&[0, 1]), 1_400);
+    world.ends[0].abandon(world.now);
+    world.told(0);
+    world.run(100);
+    assert!(world.told(0).contains(&HostEvent::Closed(tcp::CloseReason::Reset)));
+    assert_eq!(world.ends[0].flow_count(), 0);
+}
+
+#[test]
+fn what_the_peer_can_make_us_hold_is_bounded() {
+    let mut world = World::new();
+    // Calls that are never finished.
+    let mut caller = mptcp::Host::new(mptcp::HostConfig::default(), 7);
+    for _ in 0..200 {
+        let local = Endpoint::new(caller_address(), 0);
+        let id = caller.connect(world.now, local, SERVICE, None).unwrap();
+        let _ = caller.send(id, Bytes::from_static(&[4]));
+    }
+    for _ in 0..3 {
+        while let Some(packet) = caller.poll_transmit(world.now) {
+            let carried = Carried::new(&packet).unwrap();
+            let segment = Bytes::from(carried.frame).slice(crate::frame::DATA_HEADER_BYTES..);
+            world.ends[1].handle_across(world.now, segment, &|_| true);
+        }
+        while let Some(carried) = world.ends[1].poll_across(world.now) {
+            let segment = Bytes::from(carried.frame).slice(crate::frame::DATA_HEADER_BYTES..);
+            caller.handle_packet(world.now, carried::parse(segment).unwrap());
+        }
+    }
+    assert_eq!(world.ends[1].flow_count(), 200);
+    world.ends[1].handle_timeout(world.now + OPEN_LIMIT);
+    assert_eq!(world.ends[1].flow_count(), 0);
+}
+
+fn paths(numbers: &[usize]) -> Vec<SplitPath> {
+    numbers.iter().map(|&number| SplitPath { number, is_backup: false }).collect()
+}
+
+fn caller_address() -> IpAddr {
+    caller(0)
+}
