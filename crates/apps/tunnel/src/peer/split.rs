@@ -57,13 +57,16 @@ impl Peer {
         };
         let is_known = self.split.as_ref().is_some_and(|split| split.has_flow(&flow));
         // A flow that began without us goes on without us.
-        let begins = wants && is_syn(inner, &frame[DATA_HEADER_BYTES..]);
+        let begins = wants && !is_known && is_syn(inner, &frame[DATA_HEADER_BYTES..]);
         if !is_known && !begins {
             return Err(frame);
         }
-        let packet = Bytes::from(frame).slice(DATA_HEADER_BYTES..);
         self.follow_paths(now);
-        self.split_mut(true).handle_inside(now, packet);
+        let split = self.split_mut(true);
+        if begins && !split.has_room() {
+            return Err(frame);
+        }
+        split.handle_inside(now, Bytes::from(frame).slice(DATA_HEADER_BYTES..));
         Ok(())
     }
 

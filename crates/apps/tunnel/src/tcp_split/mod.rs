@@ -30,13 +30,16 @@ pub(crate) use carried::Carried;
 use carried::SAVED_BYTES;
 use pair::{Pair, Side, Stage, pass};
 
-/// Flows with a peer. Beyond them SYNs are dropped.
-const MOST_FLOWS: usize = 16_384;
-/// What a flow may hold in each direction, at each side of this end.
-const INSIDE_BYTES: u64 = 4 << 20;
+/// Flows with a peer. Others go as packets do that nobody splits.
+const MOST_FLOWS: usize = 1_024;
+/// What a flow may hold in each direction towards its host here, and towards the peer.
+const INSIDE_BYTES: u64 = 1 << 20;
 const ACROSS_BYTES: u64 = 16 << 20;
 /// What all flows of a peer may hold together of what came from the peer.
 const MOST_RECEIVED_BYTES: u64 = 256 << 20;
+/// What all flows may hold together for the peer, but for what each may have at least.
+const MOST_QUEUED_BYTES: u64 = 512 << 20;
+const LEAST_QUEUED_BYTES: u64 = 256 << 10;
 /// A flow that is not open after so long is given up.
 const OPEN_LIMIT: Duration = Duration::from_secs(60);
 /// The other end is asked whether it still lives.
@@ -159,6 +162,11 @@ impl TcpSplit {
         self.flows.len()
     }
 
+    /// Whether another flow may begin here.
+    pub(crate) fn has_room(&self) -> bool {
+        self.flows.len() < MOST_FLOWS && !self.paths.is_empty()
+    }
+
     /// Whether a packet from inside belongs to a flow that is here.
     pub(crate) fn has_flow(&self, flow: &FourTuple) -> bool {
         self.by_tuple.contains_key(flow)
@@ -207,9 +215,6 @@ impl TcpSplit {
 
     fn call(&mut self, now: Instant, flow: FourTuple, syn: Packet) {
         let Some(path) = self.paths.iter().min_by_key(|path| path.is_backup) else { return };
-        if self.flows.len() >= MOST_FLOWS {
-            return;
-        }
         let local = polypath_wire::Endpoint::new(caller(path.number), 0);
         let config = Some(Arc::clone(&self.across_config));
         let Ok(id) = self.across.connect(now, local, SERVICE, config) else { return };
@@ -482,6 +487,9 @@ impl TcpSplit {
         if !matches!(pair.stage, Stage::Asking) {
             return self.remove(now, flow);
         }
+        if let Some(id) = pair.inside.id() {
+            self.by_inside.remove(&id);
+        }
         pair.inside.abort(now, &mut self.inside);
         self.answer(now, flow, answer);
     }
@@ -501,6 +509,7 @@ impl TcpSplit {
 
     /// Passes on what came on either side, and forgets the flow when both are done.
     fn pass(&mut self, now: Instant, flow: FlowId) {
+        let most_queued = (MOST_QUEUED_BYTES / self.flows.len().max(1) as u64).max(LEAST_QUEUED_BYTES);
         let Some(pair) = self.flows.get_mut(&flow) else { return };
         if !matches!(pair.stage, Stage::Open) {
             return;
@@ -508,7 +517,13 @@ impl TcpSplit {
         self.speaks_inside = true;
         let Pair { inside, across, .. } = pair;
         let (inside_id, across_id) = (inside.id(), across.id());
-        let there = pass(now, (&mut self.inside, &mut *inside), (&mut self.across, &mut *across));
+        let queued = across.id().map_or(0, |id| ACROSS_BYTES.saturating_sub(self.across.send_room_bytes(id)));
+        let there = if queued < most_queued {
+            pass(now, (&mut self.inside, &mut *inside), (&mut self.across, &mut *across))
+        } else {
+            across.id().into_iter().for_each(|id| self.across.request_writable(id));
+            Ok(())
+        };
         let back = pass(now, (&mut self.across, &mut *across), (&mut self.inside, &mut *inside));
         let (is_inside_gone, is_across_gone) = (inside.id().is_none(), across.id().is_none());
         let is_over = there.is_err() || back.is_err() || (inside.is_gone() && across.is_gone());

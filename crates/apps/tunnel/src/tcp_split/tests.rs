@@ -154,7 +154,9 @@ fn a_refusal_is_a_refusal() {
     world.run(200);
     assert_eq!(world.told(0), [HostEvent::Closed(tcp::CloseReason::Refused)]);
     world.run(1_000);
-    assert_eq!([0, 1].map(|at| world.ends[at].flow_count()), [0, 0]);
+    for end in &world.ends {
+        assert_eq!([end.flow_count(), end.by_tuple.len(), end.by_inside.len(), end.by_across.len()], [0; 4]);
+    }
 }
 
 #[test]
