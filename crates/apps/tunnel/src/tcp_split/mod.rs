@@ -204,9 +204,11 @@ impl TcpSplit {
         };
         self.speaks_inside = true;
         let is_syn = segment.flags.syn() && !segment.flags.ack() && !segment.flags.rst();
-        match self.by_tuple.get(&tuple).and_then(|id| self.flows.get(id)).map(|pair| &pair.stage) {
+        match self.by_tuple.get(&tuple).and_then(|id| self.flows.get(id)) {
             // It is asked again while the other end is.
-            Some(Stage::Calling(_)) => {}
+            Some(Pair { stage: Stage::Calling(_), .. }) => {}
+            // What is left of the flow before has nothing to do with this one.
+            Some(pair) if is_syn && pair.inside.is_gone() => self.call(now, tuple, packet),
             None if is_syn => self.call(now, tuple, packet),
             _ => self.inside.handle_packet(now, packet),
         }
@@ -264,8 +266,9 @@ impl TcpSplit {
         if let Some(&before) = self.by_tuple.get(&flow) {
             self.remove(now, before);
         }
+        // What was broken off is said before its ends are free again: the caller asks once more.
         let Ok(inside) = self.inside.connect(now, flow.local, flow.remote) else {
-            return self.answer(now, id, Answer::Unreachable);
+            return self.remove(now, id);
         };
         self.speaks_inside = true;
         self.by_tuple.insert(flow, id);
@@ -438,7 +441,7 @@ impl TcpSplit {
         if let HostEvent::Accepted { .. } = event {
             let flow = self.inside.tuple(id).and_then(|tuple| self.by_tuple.get(&tuple)).copied();
             let waits = flow.and_then(|flow| self.flows.get_mut(&flow));
-            match (flow, waits.filter(|pair| pair.inside.id().is_none())) {
+            match (flow, waits.filter(|pair| pair.inside.id().is_none() && !pair.inside.is_gone())) {
                 (Some(flow), Some(pair)) => {
                     pair.inside.set_id(id);
                     self.by_inside.insert(id, flow);
@@ -500,10 +503,7 @@ impl TcpSplit {
             pair.across.mark_closed();
             return self.pass(now, flow);
         }
-        if let Stage::Calling(syn) = &pair.stage {
-            self.answers.extend(refusal(syn, pair.flow, Answer::Unreachable));
-            self.speaks_inside = true;
-        }
+        // If it was never answered, its SYN will come again.
         self.remove(now, flow);
     }
 

@@ -25,11 +25,13 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let mut server = Host::new(HostConfig::default(), 2);
+        // Ports are free again at once.
+        let config = || HostConfig { max_time_wait: 0, ..HostConfig::default() };
+        let mut server = Host::new(config(), 2);
         server.listen(SERVER, ListenConfig::default()).unwrap();
         let mut world = Self {
             now: Instant::from_secs(1),
-            hosts: [Host::new(HostConfig::default(), 1), server],
+            hosts: [Host::new(config(), 1), server],
             ends: [3, 4].map(|seed| TcpSplit::new(1_400, [seed; 32])),
             flying: Vec::new(),
             carried: [0; 2],
@@ -143,6 +145,32 @@ fn bytes_go_both_ways_over_both_paths_and_the_end_is_told() {
     for end in &world.ends {
         assert_eq!((end.flow_count(), end.by_tuple.len()), (0, 0));
         assert_eq!((end.by_inside.len(), end.by_across.len()), (0, 0));
+    }
+}
+
+#[test]
+fn a_port_that_is_used_again_begins_a_flow_of_its_own() {
+    let mut world = World::new();
+    for (round, wait) in [0, 1, 6, 13, 30, 45].into_iter().enumerate() {
+        let client = world.connect();
+        let mut server = None;
+        for _ in 0..3_000 {
+            world.step();
+            server = std::iter::from_fn(|| world.hosts[1].poll())
+                .find(|(_, event)| matches!(event, HostEvent::Accepted { .. }))
+                .map(|(id, _)| id);
+            if server.is_some() {
+                break;
+            }
+        }
+        let server = server.expect("the server has it");
+        world.send((0, client), server, 20_000 + round);
+        for (at, id) in [(0, client), (1, server)] {
+            world.hosts[at].shutdown(id);
+            world.hosts[at].release(id);
+        }
+        world.run(60);
+        world.run(wait);
     }
 }
 
