@@ -342,12 +342,24 @@ mod tests {
         DigestCache { coarsest_time: Duration::ZERO, ..DigestCache::default() }
     }
 
-    #[tokio::test]
-    async fn requests_at_the_same_time_share_one_computation() {
+    #[test]
+    fn requests_at_the_same_time_share_one_computation() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.max_blocking_threads(1).enable_all().build();
+        runtime.expect("a runtime").block_on(share_one_computation());
+    }
+
+    async fn share_one_computation() {
         let folder = tempfile::tempdir().expect("a folder");
         let cache = DigestCache::default();
         let file = file(&folder, "file", "content");
-        let all = futures_util::future::join_all((0..20).map(|_| ask(&cache, &file))).await;
+        // The only worker is busy until all have asked.
+        let (all_asked, waits) = std::sync::mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || waits.recv());
+        let mut all = futures_util::future::join_all((0..20).map(|_| ask(&cache, &file)));
+        assert!(futures_util::poll!(&mut all).is_pending());
+        drop(all_asked);
+        let (all, _) = tokio::join!(all, busy);
         let own = digest_of(&folder.path().join("file"), None).await.ok();
         assert!(own.is_some() && all.iter().all(|digest| *digest == own));
         assert_eq!(cache.activity().0, 7);

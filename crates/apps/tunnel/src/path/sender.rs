@@ -299,6 +299,18 @@ impl PathSender {
                 self.silences = 0;
                 self.last_acked_at = now;
                 self.largest_acked = Some(largest);
+                let mut lost = self.find_lost(now);
+                let outcome = AckOutcome {
+                    lost_packets: lost.packets,
+                    lost_contents: std::mem::take(&mut lost.contents),
+                    late_packets: tally.late_packets,
+                    ..AckOutcome::default()
+                };
+                if lost.packets > 0 {
+                    self.tell_controller(now, &tally, &lost);
+                }
+                self.forget_settled();
+                return outcome;
             }
             return AckOutcome { late_packets: tally.late_packets, ..AckOutcome::default() };
         }

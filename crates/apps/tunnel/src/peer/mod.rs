@@ -9,8 +9,8 @@ mod protect;
 mod receive;
 mod schedule;
 mod sessions;
-mod split;
 mod state;
+mod tcp_split;
 mod transmit;
 #[cfg(any(test, feature = "fuzzing"))]
 mod weighed;

@@ -17,6 +17,8 @@ use crate::path::PathSettings;
 use crate::recording::{RecordedFlow, Recording};
 use crate::resequencer::{Leave, Resequencer};
 
+/// Segments of Multipath TCP without data are no longer.
+const MOST_ACK_BYTES: usize = 100;
 /// A path counts for deadlines so long after its last packet.
 const RECENT: Duration = Duration::from_secs(1);
 /// What timers and scheduling may add to a delay.
@@ -91,7 +93,10 @@ impl Peer {
         link.receiver.handle(now, [a, b, c], counter, len_bytes, asks);
         match frame {
             Frame::Data(header, at) => {
-                self.data_at = Some(now);
+                // What only acknowledges keeps nothing busy.
+                if header.order != Order::Across || opened.len() > MOST_ACK_BYTES {
+                    self.data_at = Some(now);
+                }
                 if header.order == Order::Across {
                     if let Some(time) = header.time {
                         link.delay.sample(now, time);
@@ -261,7 +266,7 @@ impl Peer {
         if let Some((instance, flags)) = hello {
             // Of keys that were replaced since, it tells of a process that may be gone.
             if self.sessions.is_current(local) {
-                self.peer_flags = flags;
+                (self.peer_flags, self.was_stock) = (flags, false);
                 self.handle_hello(now, instance, deliver);
             }
         } else if !opened.is_empty() {

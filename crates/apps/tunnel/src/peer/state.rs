@@ -81,6 +81,8 @@ pub(crate) struct Peer {
     pub(super) instance: Option<u64>,
     /// What it can do, by its hello.
     pub(super) peer_flags: u8,
+    /// It had nothing to say of paths when it was asked.
+    pub(super) was_stock: bool,
     /// TCP flows that end here, once there are any.
     pub(super) split: Option<Box<TcpSplit>>,
     pub(super) split_seed: [u8; 32],
@@ -141,6 +143,7 @@ impl Peer {
             links: [const { None }; PATHS],
             instance: None,
             peer_flags: 0,
+            was_stock: false,
             split: None,
             split_seed,
             waiting: FairQueue::new(),

@@ -5,8 +5,8 @@ use polypath_units::Instant;
 use super::departure::{Departure, datagram_bytes, is_marked};
 use super::link::PathEnds;
 use super::schedule;
-use super::split::begins_split;
 use super::state::{Peer, take_number};
+use super::tcp_split::begins_split;
 use crate::frame::{
     DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE, PROBE_BYTES, SPLITS_TCP, Sequence, TAKES_AES,
     TAKES_FEC,
@@ -112,9 +112,11 @@ impl Peer {
         }
         let session = self.sessions.current(now)?;
         // A flow that is to be split can't begin otherwise.
-        if session.is_asking() && self.plain.front().is_some_and(|frame| begins_split(&self.rules, frame)) {
+        let may_be_split = session.is_asking() && !self.was_stock;
+        if may_be_split && self.plain.front().is_some_and(|frame| begins_split(&self.rules, frame)) {
             return None;
         }
+        self.was_stock |= !session.is_asking();
         let frame = self.plain.pop_front()?;
         let packet = frame.get(DATA_HEADER_BYTES..).unwrap_or_default();
         let datagram = plain_datagram(packet, |datagram| session.transport.seal_plain(datagram));

@@ -33,7 +33,7 @@ use pair::{Pair, Side, Stage, pass};
 /// Flows with a peer. Others go as packets do that nobody splits.
 const MOST_FLOWS: usize = 1_024;
 /// What a flow may hold in each direction towards its host here, and towards the peer.
-const INSIDE_BYTES: u64 = 1 << 20;
+const INSIDE_BYTES: u64 = 4 << 20;
 const ACROSS_BYTES: u64 = 16 << 20;
 /// What all flows of a peer may hold together of what came from the peer.
 const MOST_RECEIVED_BYTES: u64 = 256 << 20;
@@ -42,12 +42,8 @@ const MOST_QUEUED_BYTES: u64 = 512 << 20;
 const LEAST_QUEUED_BYTES: u64 = 256 << 10;
 /// A flow that is not open after so long is given up.
 const OPEN_LIMIT: Duration = Duration::from_secs(60);
-/// The other end is asked whether it still lives.
-const ASK_AFTER: Duration = Duration::from_secs(60);
-const ASK_AGAIN: Duration = Duration::from_secs(10);
-const MOST_ASKED: u8 = 6;
-/// Hosts inside are asked after so long without a word.
-const ASK_INSIDE_AFTER: Duration = Duration::from_secs(1_800);
+/// Who says nothing for so long is asked whether it still lives. That the other end began anew is told sooner.
+const ASK_AFTER: Duration = Duration::from_secs(7_200);
 
 /// Number of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,7 +107,7 @@ impl TcpSplit {
             max_aggregate_bytes: 0,
             receive_buffer_bytes: INSIDE_BYTES,
             send_buffer_bytes: INSIDE_BYTES,
-            keepalive_idle: Some(ASK_INSIDE_AFTER),
+            keepalive_idle: Some(ASK_AFTER),
             ..tcp::Config::default()
         };
         let config = tcp::HostConfig {
@@ -198,15 +194,24 @@ impl TcpSplit {
 
     /// A packet of TCP from inside.
     pub(crate) fn handle_inside(&mut self, now: Instant, packet: Bytes) {
-        let Ok(packet) = Packet::parse_with(packet, Checksums::Ignore) else { return };
+        let Ok(packet) = Packet::parse_with(packet, Checksums::Verify) else { return };
+        self.speaks_inside = true;
         let (Some(tuple), Transport::Tcp(segment)) = (packet.receiver_tuple(), &packet.transport) else {
+            // Of ICMP.
+            self.inside.handle_packet(now, packet);
+            self.settle(now);
             return;
         };
-        self.speaks_inside = true;
         let is_syn = segment.flags.syn() && !segment.flags.ack() && !segment.flags.rst();
         match self.by_tuple.get(&tuple).and_then(|id| self.flows.get(id)) {
-            // It is asked again while the other end is.
-            Some(Pair { stage: Stage::Calling(_), .. }) => {}
+            // It is asked again while the other end is, unless it has been given up.
+            Some(Pair { stage: Stage::Calling(_), .. }) => {
+                if segment.flags.rst()
+                    && let Some(&flow) = self.by_tuple.get(&tuple)
+                {
+                    self.remove(now, flow);
+                }
+            }
             // What is left of the flow before has nothing to do with this one.
             Some(pair) if is_syn && pair.inside.is_gone() => self.call(now, tuple, packet),
             None if is_syn => self.call(now, tuple, packet),
@@ -265,8 +270,12 @@ impl TcpSplit {
         // The source begins anew: it knows nothing of a flow with these ends.
         if let Some(&before) = self.by_tuple.get(&flow) {
             self.remove(now, before);
+            // Its ends are free once the reset has left.
+            while let Some(packet) = self.inside.poll_transmit(now) {
+                self.answers.push_back(packet);
+            }
         }
-        // What was broken off is said before its ends are free again: the caller asks once more.
+        // The caller's SYN comes again.
         let Ok(inside) = self.inside.connect(now, flow.local, flow.remote) else {
             return self.remove(now, id);
         };
@@ -517,7 +526,7 @@ impl TcpSplit {
         self.speaks_inside = true;
         let Pair { inside, across, .. } = pair;
         let (inside_id, across_id) = (inside.id(), across.id());
-        let queued = across.id().map_or(0, |id| ACROSS_BYTES.saturating_sub(self.across.send_room_bytes(id)));
+        let queued = across.id().map_or(0, |id| self.across.queued_bytes(id));
         let there = if queued < most_queued {
             pass(now, (&mut self.inside, &mut *inside), (&mut self.across, &mut *across))
         } else {
@@ -574,11 +583,15 @@ fn across_config(mtu_bytes: u16) -> Arc<mptcp::ConnectionConfig> {
         receive_buffer_bytes: ACROSS_BYTES,
         send_buffer_bytes: ACROSS_BYTES,
         keepalive_idle: Some(ASK_AFTER),
-        keepalive_interval: ASK_AGAIN,
-        keepalive_probes: MOST_ASKED,
         ..(*default.tcp).clone()
     };
-    Arc::new(mptcp::ConnectionConfig { tcp: Arc::new(tcp), ..default })
+    Arc::new(mptcp::ConnectionConfig {
+        tcp: Arc::new(tcp),
+        // Nobody on the way drops options.
+        syn_retries_before_fallback: u8::MAX,
+        no_subflow_timeout: ASK_AFTER,
+        ..default
+    })
 }
 
 /// What a host inside is told of a flow that could not be opened.

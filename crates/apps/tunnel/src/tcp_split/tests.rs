@@ -149,6 +149,35 @@ fn bytes_go_both_ways_over_both_paths_and_the_end_is_told() {
 }
 
 #[test]
+fn many_flows_at_once_are_whole() {
+    let mut world = World::new();
+    let connect = |world: &mut World, port| {
+        world.hosts[0].connect(world.now, Endpoint::new(CLIENT.addr, port), SERVER).unwrap()
+    };
+    let clients: Vec<_> = (0..100).map(|port| connect(&mut world, 30_000 + port)).collect();
+    let data: Bytes = (0..20_000).map(|at| (at * 31 % 251) as u8).collect();
+    world.run(100);
+    for &client in &clients {
+        assert_eq!(world.hosts[0].send(client, data.clone()).unwrap(), data.len());
+        world.hosts[0].shutdown(client);
+    }
+    let mut came: BTreeMap<ConnectionId, Vec<u8>> = BTreeMap::new();
+    let mut ended = 0;
+    for _ in 0..3_000 {
+        world.step();
+        while let Some((id, event)) = world.hosts[1].poll() {
+            let came = came.entry(id).or_default();
+            while let Some(payload) = world.hosts[1].recv(id) {
+                came.extend(payload.to_vec());
+            }
+            ended += usize::from(event == HostEvent::PeerFinished);
+        }
+    }
+    assert_eq!((came.len(), ended), (100, 100));
+    assert!(came.values().all(|came| *came == data));
+}
+
+#[test]
 fn a_port_that_is_used_again_begins_a_flow_of_its_own() {
     let mut world = World::new();
     for (round, wait) in [0, 1, 6, 13, 30, 45].into_iter().enumerate() {

@@ -25,6 +25,10 @@ impl Connection {
         self.stream.send.want_writable();
     }
 
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        self.stream.send.len_bytes()
+    }
+
     pub(crate) fn send_room_bytes(&self) -> u64 {
         self.send_limit_bytes().saturating_sub(self.stream.send.len_bytes())
     }

@@ -82,6 +82,12 @@ impl Host {
         self.core.get(id)?.poll_timeout()
     }
 
+    /// Bytes that the application has queued, and the peer has not acknowledged.
+    #[must_use]
+    pub fn queued_bytes(&self, id: ConnectionId) -> u64 {
+        self.core.get(id).map_or(0, Connection::queued_bytes)
+    }
+
     /// Bytes that [`Host::send`] would take.
     #[must_use]
     pub fn send_room_bytes(&self, id: ConnectionId) -> u64 {

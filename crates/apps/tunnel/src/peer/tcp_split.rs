@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use polypath_units::Instant;
-use polypath_wire::{Endpoint, FourTuple};
+use polypath_wire::{Endpoint, FourTuple, IcmpMessage, Packet, Transport};
 
 use super::departure::Departure;
 use super::link::Link;
@@ -14,8 +14,10 @@ use crate::noise::PATHS;
 use crate::rules::{FlowPolicy, Rules};
 use crate::tcp_split::{Carried, SplitPath, TcpSplit};
 
-/// IP's number of TCP.
+/// IP's numbers.
+const ICMP: u8 = 1;
 const TCP: u8 = 6;
+const ICMP_V6: u8 = 58;
 
 /// Whether a packet, behind its room, begins a flow that is to be split.
 pub(super) fn begins_split(rules: &Rules, frame: &[u8]) -> bool {
@@ -35,6 +37,12 @@ fn is_syn(inner: &InnerPacket, packet: &[u8]) -> bool {
     packet.get(header_bytes + FLAGS_AT).is_some_and(|flags| flags & (SYN | ACK_OR_RST) == SYN)
 }
 
+/// Whether it is a part of a packet of IPv4.
+fn is_fragment(packet: &[u8]) -> bool {
+    const MORE_AND_OFFSET: u8 = 0x3f;
+    packet[0] >> 4 == 4 && (packet[6] & MORE_AND_OFFSET != 0 || packet[7] != 0)
+}
+
 /// Whether split flows may use it.
 fn may_split(link: &Link) -> bool {
     link.is_up() && link.is_believed() && !link.settings.closed
@@ -49,7 +57,13 @@ impl Peer {
         policy: FlowPolicy,
         frame: Box<[u8]>,
     ) -> Result<(), Box<[u8]>> {
+        if matches!(inner.protocol, ICMP | ICMP_V6) {
+            return self.handle_split_icmp(now, frame);
+        }
         let (TCP, Some((from, to))) = (inner.protocol, inner.ports) else { return Err(frame) };
+        if is_fragment(&frame[DATA_HEADER_BYTES..]) {
+            return Err(frame);
+        }
         let wants = policy == FlowPolicy::SplitTcp && self.peer_flags & SPLITS_TCP != 0;
         let flow = FourTuple {
             local: Endpoint::new(inner.destination, to),
@@ -67,6 +81,25 @@ impl Peer {
             return Err(frame);
         }
         split.handle_inside(now, Bytes::from(frame).slice(DATA_HEADER_BYTES..));
+        Ok(())
+    }
+
+    /// What the network says of a packet of ours to a host of a split flow.
+    fn handle_split_icmp(&mut self, now: Instant, frame: Box<[u8]>) -> Result<(), Box<[u8]>> {
+        let Some(split) = self.split.as_mut().filter(|split| split.flow_count() > 0) else {
+            return Err(frame);
+        };
+        let packet = Bytes::copy_from_slice(&frame[DATA_HEADER_BYTES..]);
+        let flow = match Packet::parse(packet.clone()) {
+            Ok(Packet { transport: Transport::Icmp(message), .. }) => match message {
+                IcmpMessage::PacketTooBig { flow, .. } | IcmpMessage::Unreachable { flow, .. } => flow,
+            },
+            _ => return Err(frame),
+        };
+        if !split.has_flow(&flow) {
+            return Err(frame);
+        }
+        split.handle_inside(now, packet);
         Ok(())
     }
 
@@ -108,6 +141,9 @@ impl Peer {
     fn follow_paths(&mut self, now: Instant) {
         let links = || self.links.iter().enumerate().filter_map(|(at, link)| Some((at, link.as_deref()?)));
         let links = || links().filter(|(_, link)| may_split(link));
+        // A backup costs something by being there: only while no better path works.
+        let of_working = self.usable().map(|(_, link)| link.settings.rank()).min();
+        let links = || links().filter(|(_, link)| of_working.is_none_or(|most| link.settings.rank() <= most));
         let best = links().map(|(_, link)| link.settings.rank()).min();
         let limit = links().map(|(_, link)| link.limit_bytes()).min();
         let (mut paths, mut count) = ([SplitPath::default(); PATHS], 0);
