@@ -40,6 +40,8 @@ const MOST_RECEIVED_BYTES: u64 = 256 << 20;
 /// What all flows may hold together for the peer, but for what each may have at least.
 const MOST_QUEUED_BYTES: u64 = 512 << 20;
 const LEAST_QUEUED_BYTES: u64 = 256 << 10;
+/// SYNs that wait for a path; others come again.
+const MOST_EARLY: usize = 64;
 /// A flow that is not open after so long is given up.
 const OPEN_LIMIT: Duration = Duration::from_secs(60);
 /// Who says nothing for so long is asked whether it still lives. That the other end began anew is told sooner.
@@ -82,6 +84,8 @@ pub(crate) struct TcpSplit {
     by_tuple: BTreeMap<FourTuple, FlowId>,
     by_inside: BTreeMap<ConnectionId, FlowId>,
     by_across: BTreeMap<ConnectionId, FlowId>,
+    /// SYNs that wait for a path.
+    early: Vec<(FourTuple, Packet)>,
     /// Flows whose calls are read.
     called: Vec<FlowId>,
     /// When flows have to be open, in order.
@@ -146,6 +150,7 @@ impl TcpSplit {
             by_tuple: BTreeMap::new(),
             by_inside: BTreeMap::new(),
             by_across: BTreeMap::new(),
+            early: Vec::new(),
             called: Vec::new(),
             limits: VecDeque::new(),
             answers: VecDeque::new(),
@@ -160,7 +165,7 @@ impl TcpSplit {
 
     /// Whether another flow may begin here.
     pub(crate) fn has_room(&self) -> bool {
-        self.flows.len() < MOST_FLOWS && !self.paths.is_empty()
+        self.flows.len() < MOST_FLOWS
     }
 
     /// Whether a packet from inside belongs to a flow that is here.
@@ -190,6 +195,11 @@ impl TcpSplit {
             self.across.remove_endpoint(now, caller(path.number));
         }
         self.paths = paths.to_vec();
+        if !paths.is_empty() {
+            for (flow, syn) in std::mem::take(&mut self.early) {
+                self.call(now, flow, syn);
+            }
+        }
     }
 
     /// A packet of TCP from inside.
@@ -221,7 +231,12 @@ impl TcpSplit {
     }
 
     fn call(&mut self, now: Instant, flow: FourTuple, syn: Packet) {
-        let Some(path) = self.paths.iter().min_by_key(|path| path.is_backup) else { return };
+        let Some(path) = self.paths.iter().min_by_key(|path| path.is_backup) else {
+            if self.early.len() < MOST_EARLY && !self.early.iter().any(|(known, _)| *known == flow) {
+                self.early.push((flow, syn));
+            }
+            return;
+        };
         let local = polypath_wire::Endpoint::new(caller(path.number), 0);
         let config = Some(Arc::clone(&self.across_config));
         let Ok(id) = self.across.connect(now, local, SERVICE, config) else { return };

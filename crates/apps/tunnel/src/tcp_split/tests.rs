@@ -178,6 +178,19 @@ fn many_flows_at_once_are_whole() {
 }
 
 #[test]
+fn a_syn_waits_for_a_path() {
+    let mut world = World::new();
+    world.ends[0].set_paths(world.now, &[], 1_400);
+    world.connect();
+    world.run(50);
+    assert_eq!((world.told(0), world.ends[0].flow_count()), (vec![], 0));
+    world.ends[0].set_paths(world.now, &paths(&[0]), 1_400);
+    // Sooner than it would have been sent again.
+    world.run(100);
+    assert_eq!(world.told(0), [HostEvent::Connected]);
+}
+
+#[test]
 fn a_port_that_is_used_again_begins_a_flow_of_its_own() {
     let mut world = World::new();
     for (round, wait) in [0, 1, 6, 13, 30, 45].into_iter().enumerate() {
