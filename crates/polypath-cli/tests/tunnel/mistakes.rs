@@ -21,6 +21,11 @@ fn a_peers_file_is_drawn_and_addresses_end() {
     assert!(text.contains("Address = 10.99.0.2/30\nDNS = 10.99.0.1\nMTU = 1400\n"), "{text}");
     let widths: Vec<_> = code.lines().map(|line| line.chars().count()).collect();
     assert!(widths.len() > 20 && widths.iter().all(|width| *width == widths[0]), "{code}");
+    // A file that can't be written leaves no peer behind.
+    let before = fs::read_to_string(&file).expect("a file");
+    let line = "polypath tunnel add-peer server.toml --out server.toml";
+    assert!(!command(folder, line).output().expect("it starts").status.success());
+    assert_eq!(fs::read_to_string(&file).expect("a file"), before);
     // What people wrote stays.
     let text = fs::read_to_string(&file).expect("a file");
     assert!(text.starts_with("# Mine.\n") && text.contains("name = \"phone\""), "{text}");

