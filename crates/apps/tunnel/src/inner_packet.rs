@@ -2,8 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The IP protocol numbers that have ports.
-const TCP: u8 = 6;
+/// IP protocol numbers.
+pub(crate) const ICMP: u8 = 1;
+pub(crate) const ICMP_V6: u8 = 58;
+/// Those that have ports.
+pub(crate) const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
 const DCCP: u8 = 33;

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::allowed_ips::Network;
-use crate::inner_packet::InnerPacket;
+use crate::inner_packet::{ICMP, ICMP_V6, InnerPacket};
 use crate::noise::PathId;
 
 /// How a flow's packets are carried.
@@ -83,8 +83,6 @@ impl Default for Rules {
 
 /// Pings, names, time, and what is marked as expedited (RFC 3246) or network control (RFC 4594).
 fn by_default() -> impl Iterator<Item = Rule> {
-    const ICMP: u8 = 1;
-    const ICMP_V6: u8 = 58;
     const UDP: u8 = 17;
     let low = Rule::all(FlowPolicy::LowLatency);
     let by_protocol = [ICMP, ICMP_V6].map(|protocol| Rule { protocol: Some(protocol), ..low.clone() });

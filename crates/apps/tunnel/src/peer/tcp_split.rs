@@ -9,15 +9,10 @@ use super::link::Link;
 use super::receive::Source;
 use super::state::Peer;
 use crate::frame::{DATA_HEADER_BYTES, DataHeader, Order, SPLITS_TCP, Sequence};
-use crate::inner_packet::InnerPacket;
+use crate::inner_packet::{ICMP, ICMP_V6, InnerPacket, TCP};
 use crate::noise::PATHS;
 use crate::rules::{FlowPolicy, Rules};
 use crate::tcp_split::{Carried, SplitPath, TcpSplit};
-
-/// IP's numbers.
-const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const ICMP_V6: u8 = 58;
 
 /// Whether a packet, behind its room, begins a flow that is to be split.
 pub(super) fn begins_split(rules: &Rules, frame: &[u8]) -> bool {

@@ -32,6 +32,8 @@ use pair::{Pair, Side, Stage, pass};
 
 /// Flows with a peer. Others go as packets do that nobody splits.
 const MOST_FLOWS: usize = 1_024;
+/// Those of flows that end count, too.
+const MOST_CONNECTIONS: usize = 2 * MOST_FLOWS;
 /// What a flow may hold in each direction towards its host here, and towards the peer.
 const INSIDE_BYTES: u64 = 4 << 20;
 const ACROSS_BYTES: u64 = 16 << 20;
@@ -116,7 +118,7 @@ impl TcpSplit {
         };
         let config = tcp::HostConfig {
             connection: Arc::new(connection),
-            max_connections: MOST_FLOWS,
+            max_connections: MOST_CONNECTIONS,
             // The hosts at both ends of the flow keep it.
             max_time_wait: 0,
             ..tcp::HostConfig::default()
@@ -129,7 +131,7 @@ impl TcpSplit {
         let across_config = across_config(across_mtu_bytes);
         let config = mptcp::HostConfig {
             connection: Arc::clone(&across_config),
-            max_connections: MOST_FLOWS,
+            max_connections: MOST_CONNECTIONS,
             backlog: MOST_FLOWS,
             backlog_per_source: MOST_FLOWS,
             max_time_wait: 0,
@@ -202,7 +204,7 @@ impl TcpSplit {
         }
     }
 
-    /// A packet of TCP from inside.
+    /// A packet of TCP from inside, or what ICMP says of one of ours.
     pub(crate) fn handle_inside(&mut self, now: Instant, packet: Bytes) {
         let Ok(packet) = Packet::parse_with(packet, Checksums::Verify) else { return };
         self.speaks_inside = true;
