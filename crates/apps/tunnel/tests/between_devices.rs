@@ -46,6 +46,12 @@ impl Host {
         Self { namespace, tun: tun.expect("a device") }
     }
 
+    /// Until there is something to read, or for a moment.
+    fn wait(&self) {
+        let limit = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        poll(&mut [PollFd::new(&self.tun, PollFlags::IN)], Some(&limit)).expect("poll");
+    }
+
     /// The packets of what the device has, each no longer than the MTU, and the longest frame.
     fn read(&self) -> (Vec<Vec<u8>>, usize) {
         let mut frame = vec![0; VNET_HEADER_BYTES + 65_575];
@@ -77,12 +83,15 @@ impl Host {
     }
 }
 
+fn protocol(packet: &[u8]) -> u8 {
+    packet[if packet[0] >> 4 == 4 { 9 } else { 6 }]
+}
+
 /// Carries packets until it is over; says how long the longest frames were at either side.
 fn carry(from: &Host, to: &Host, is_over: &AtomicBool) -> (usize, usize) {
     let mut longest = (0, 0);
     while !is_over.load(Ordering::Relaxed) {
-        let wait = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-        poll(&mut [PollFd::new(&from.tun, PollFlags::IN)], Some(&wait)).expect("poll");
+        from.wait();
         let (packets, read) = from.read();
         longest = (longest.0.max(read), longest.1.max(to.write(&packets)));
     }
@@ -135,9 +144,12 @@ fn datagrams_of_one_write_arrive_one_by_one() {
         for datagram in &datagrams {
             sender.send_to(datagram, addr).expect("sends");
         }
-        let (mut packets, _) = client.read();
-        // The kernel asks for routers and joins groups when it likes, in between.
-        packets.retain(|packet| packet[if packet[0] >> 4 == 4 { 9 } else { 6 }] == UDP);
+        // The kernel asks for routers and joins groups when it likes, in between; what is sent meanwhile waits for that.
+        let (mut packets, mut waits) = (Vec::new(), 0..500);
+        while packets.len() < datagrams.len() && waits.next().is_some() {
+            client.wait();
+            packets.extend(client.read().0.into_iter().filter(|packet| protocol(packet) == UDP));
+        }
         assert_eq!(packets.len(), datagrams.len());
         let longest = server.write(&packets);
         assert_eq!(longest > 10_000, server.tun.segments_udp(), "a frame of {longest} bytes");

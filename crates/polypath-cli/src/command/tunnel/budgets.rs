@@ -81,8 +81,9 @@ impl Budgets {
     pub(super) fn begin_day(&mut self, now_s: u64) {
         let day = now_s / DAY_S;
         if self.daily.day != day {
+            // Without anything to forget, nothing is written: a tunnel without budgets leaves no file.
+            self.is_changed |= !self.daily.used_bytes.is_empty();
             self.daily = Daily { day, used_bytes: BTreeMap::new() };
-            self.is_changed = true;
         }
     }
 
@@ -143,5 +144,13 @@ mod tests {
         assert_eq!(used(noon + DAY_S), [0, 0]);
         budgets.begin_day(noon + DAY_S);
         assert_eq!([true, false].map(|is_daily| budgets.used_bytes(&budget(is_daily))), [0, 7]);
+    }
+
+    #[test]
+    fn without_a_budget_there_is_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("state/budgets.json");
+        Budgets::load_from(place.clone(), DAY_S).unwrap().save().unwrap();
+        assert!(!place.parent().unwrap().exists());
     }
 }
