@@ -1,9 +1,10 @@
 //! How long datagrams may be on a path: a search with probes (RFC 8899, Datagram Packetization Layer PMTU Discovery).
 //!
 //! The longest datagram that the tunnel has is tried first, and data may be as long from the beginning: nearly every path carries it. If
-//! three probes of it stay unanswered, while short ones are answered, the path is believed to carry [`BASE_BYTES`], and the search halves
-//! what lies between. Ten minutes later it looks upwards again. Long data that is lost while nothing long arrives tells of a black
-//! hole: the length is probed again, and the search begins from below if it does not come through.
+//! three probes of it stay unanswered, while the short ones behind them are answered, the path is believed to carry [`BASE_BYTES`], and
+//! the search halves what lies between. It looks upwards again a few seconds later, then after twice as long each time, up to ten
+//! minutes: a path that was overloaded for a moment, and dropped what is long, is not narrow for good. Long data that is lost while
+//! nothing long arrives tells of a black hole: the length is probed again, and the search begins from below if it does not come through.
 //!
 //! What fits no path is answered to the inside as a router does (RFC 1191, RFC 8201), or cut into fragments where IPv4 allows it.
 
@@ -13,8 +14,9 @@ use polypath_units::{Duration, Instant};
 pub(crate) const BASE_BYTES: usize = 1_280 - 48;
 /// MAX_PROBES (RFC 8899 §5.1.2).
 const MOST_TRIES: u32 = 3;
-/// PMTU_RAISE_TIMER (RFC 8899 §5.1.1).
-const RAISE_AFTER: Duration = Duration::from_secs(600);
+/// PMTU_RAISE_TIMER (RFC 8899 §5.1.1): at first, and at most.
+const RAISE_FIRST: Duration = Duration::from_secs(5);
+const RAISE_LAST: Duration = Duration::from_secs(600);
 /// The search ends when it is so close.
 const CLOSE_BYTES: usize = 8;
 /// Long datagrams lost in a row, without one that came, that are a reason to look.
@@ -33,6 +35,14 @@ enum Phase {
     Doubted,
 }
 
+/// A probe that is under way.
+#[derive(Debug)]
+struct Asked {
+    bytes: usize,
+    /// The short one that left behind it was answered.
+    is_overtaken: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct PathMtu {
     phase: Phase,
@@ -42,10 +52,10 @@ pub(crate) struct PathMtu {
     confirmed_bytes: usize,
     /// Did not.
     failed_bytes: usize,
-    /// The probe that is under way, and since when.
-    asked: Option<(usize, Instant)>,
+    asked: Option<Asked>,
     tries: u32,
     due_at: Instant,
+    raise_after: Duration,
 }
 
 impl PathMtu {
@@ -58,6 +68,7 @@ impl PathMtu {
             asked: None,
             tries: 0,
             due_at: now,
+            raise_after: RAISE_FIRST,
         }
     }
 
@@ -89,14 +100,8 @@ impl PathMtu {
         lost >= SUSPICIOUS && self.confirmed_bytes > BASE_BYTES
     }
 
-    /// The length to probe, if it is due. `answered_at`: when anything came over the path at last.
-    pub(crate) fn poll(
-        &mut self,
-        now: Instant,
-        lost: u32,
-        answered_at: Option<Instant>,
-        patience: Duration,
-    ) -> Option<usize> {
+    /// The length to probe, if it is due.
+    pub(crate) fn poll(&mut self, now: Instant, lost: u32, patience: Duration) -> Option<usize> {
         if self.due_at(lost).is_none_or(|at| at > now) {
             return None;
         }
@@ -106,16 +111,14 @@ impl PathMtu {
             self.failed_bytes = self.most_bytes + 1;
         }
         // A path that is silent altogether says nothing about lengths.
-        if let Some((bytes, at)) = self.asked.take()
-            && answered_at.is_some_and(|answered| answered > at)
-        {
+        if let Some(asked) = self.asked.take().filter(|asked| asked.is_overtaken) {
             self.tries += 1;
             if self.tries >= MOST_TRIES {
-                self.handle_failed(now, bytes);
+                self.handle_failed(now, asked.bytes);
             }
         }
         let bytes = self.wanted_bytes()?;
-        self.asked = Some((bytes, now));
+        self.asked = Some(Asked { bytes, is_overtaken: false });
         self.due_at = now + patience;
         Some(bytes)
     }
@@ -135,10 +138,18 @@ impl PathMtu {
         self.tries = 0;
         if self.phase == Phase::Doubted {
             self.confirmed_bytes = BASE_BYTES.min(self.most_bytes);
+            self.raise_after = RAISE_FIRST;
         }
         self.phase = Phase::Searching;
         self.failed_bytes = bytes;
         self.look_whether_complete(now);
+    }
+
+    /// The short probe was answered that left behind the one that is under way.
+    pub(crate) fn handle_overtaken(&mut self) {
+        if let Some(asked) = &mut self.asked {
+            asked.is_overtaken = true;
+        }
     }
 
     /// A probe of this length was answered.
@@ -158,7 +169,8 @@ impl PathMtu {
     fn look_whether_complete(&mut self, now: Instant) {
         let is_close = self.failed_bytes <= self.confirmed_bytes + CLOSE_BYTES;
         if self.confirmed_bytes == self.most_bytes || is_close {
-            let raise_at = (self.confirmed_bytes < self.most_bytes).then(|| now + RAISE_AFTER);
+            let raise_at = (self.confirmed_bytes < self.most_bytes).then(|| now + self.raise_after);
+            self.raise_after = (self.raise_after * 2).min(RAISE_LAST);
             self.phase = Phase::Complete { raise_at };
         }
     }
@@ -175,8 +187,9 @@ mod tests {
         let mut probes = 0;
         for step in 0..secs * 10 {
             let now = from + Duration::from_millis(100 * step);
-            if let Some(bytes) = mtu.poll(now, lost, Some(now), Duration::from_millis(250)) {
+            if let Some(bytes) = mtu.poll(now, lost, Duration::from_millis(250)) {
                 probes += 1;
+                mtu.handle_overtaken();
                 if bytes <= carried {
                     mtu.handle_answered(now, bytes);
                 }
@@ -197,13 +210,26 @@ mod tests {
     fn each_length_is_found_and_looked_for_again() {
         for carried in [BASE_BYTES, 1_240, 1_300, 1_372, 1_425, 1_432] {
             let mut mtu = PathMtu::new(Instant::ZERO, MOST);
-            let probes = run(&mut mtu, Instant::ZERO, 30, carried, 0);
+            let probes = run(&mut mtu, Instant::ZERO, 10, carried, 0);
             assert!(mtu.limit_bytes() <= carried && mtu.limit_bytes() + CLOSE_BYTES >= carried, "{carried}");
-            assert!(probes < 25, "{probes}");
+            assert!(probes < 40, "{probes}");
             // The way is wider some day.
             run(&mut mtu, Instant::from_secs(30), 700, MOST, 0);
             assert_eq!(mtu.limit_bytes(), MOST);
         }
+    }
+
+    #[test]
+    fn a_path_that_was_in_trouble_is_wide_soon_and_a_narrow_one_is_asked_ever_less() {
+        let mut mtu = PathMtu::new(Instant::ZERO, MOST);
+        run(&mut mtu, Instant::ZERO, 2, BASE_BYTES, 0);
+        assert_eq!(mtu.limit_bytes(), BASE_BYTES);
+        run(&mut mtu, Instant::from_secs(2), 15, MOST, 0);
+        assert_eq!(mtu.limit_bytes(), MOST);
+
+        let mut mtu = PathMtu::new(Instant::ZERO, MOST);
+        run(&mut mtu, Instant::ZERO, 1_200, BASE_BYTES, 0);
+        assert!(run(&mut mtu, Instant::from_secs(1_200), 1_200, BASE_BYTES, 0) < 60);
     }
 
     #[test]
@@ -220,7 +246,7 @@ mod tests {
     fn a_silent_path_says_nothing() {
         let mut mtu = PathMtu::new(Instant::ZERO, MOST);
         for step in 0..100 {
-            mtu.poll(Instant::from_secs(step), 0, None, Duration::from_millis(250));
+            mtu.poll(Instant::from_secs(step), 0, Duration::from_millis(250));
         }
         assert_eq!(mtu.limit_bytes(), MOST);
     }

@@ -48,6 +48,8 @@ struct Challenge {
     to: PathEnds,
     /// Its length, where that is what is asked.
     len_bytes: Option<usize>,
+    /// A short one, right behind one of a length.
+    is_behind_length: bool,
     rank: u8,
 }
 
@@ -250,7 +252,7 @@ impl Link {
             return None;
         }
         let patience = PROBE_AGAIN.max(self.sender.silence_patience());
-        let len_bytes = self.mtu.poll(now, self.sender.long_lost(), self.last_received_at, patience)?;
+        let len_bytes = self.mtu.poll(now, self.sender.long_lost(), patience)?;
         self.unanswered = self.unanswered.max(1);
         self.probe_at = now;
         Some(ProbeToSend { to: self.ends, len_bytes: Some(len_bytes) })
@@ -304,7 +306,14 @@ impl Link {
 
     pub(crate) fn handle_probe_sent(&mut self, token: u64, probe: ProbeToSend) {
         let rank = self.settings.rank();
-        self.challenges.push_back(Challenge { token, to: probe.to, len_bytes: probe.len_bytes, rank });
+        let ProbeToSend { to, len_bytes } = probe;
+        if len_bytes.is_some() {
+            // What is answered late says nothing of the length that is asked now.
+            self.challenges.iter_mut().for_each(|challenge| challenge.is_behind_length = false);
+        }
+        let is_after_length = self.challenges.back().is_some_and(|before| before.len_bytes.is_some());
+        let is_behind_length = is_after_length && len_bytes.is_none() && to == self.ends;
+        self.challenges.push_back(Challenge { token, to, len_bytes, is_behind_length, rank });
         if self.challenges.len() > 8 {
             self.challenges.pop_front();
         }
@@ -323,6 +332,9 @@ impl Link {
             self.probe_at = now;
         }
         self.told_rank = Some(challenge.rank);
+        if challenge.is_behind_length {
+            self.mtu.handle_overtaken();
+        }
         if let Some(len_bytes) = challenge.len_bytes
             && challenge.to == self.ends
         {
