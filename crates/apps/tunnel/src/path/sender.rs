@@ -231,6 +231,11 @@ impl PathSender {
         window_bytes.min(rate.bytes_in(span).max(LEAST_WINDOW_PACKETS * u64::from(self.mss_bytes)))
     }
 
+    /// Whether a packet may leave now.
+    pub(crate) fn is_open(&self, now: Instant) -> bool {
+        self.window_left_bytes() > 0 && self.paced_until <= now
+    }
+
     /// When the next packet may leave, if the window lets it.
     pub(crate) fn paced_until(&self) -> Instant {
         self.paced_until

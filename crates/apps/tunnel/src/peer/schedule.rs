@@ -37,11 +37,13 @@ pub(super) fn for_waiting<'a>(
     waiting_bytes: u64,
 ) -> Option<usize> {
     let (best, others) = candidates(links, waiting_bytes)?;
-    let is_open = |link: &Link| link.sender.window_left_bytes() > 0 && link.sender.paced_until() <= now;
-    if is_open(best.1) {
+    if best.1.sender.is_open(now) {
         return Some(best.0);
     }
-    others.filter(|(_, link)| is_open(link)).min_by_key(|(_, link)| one_way(link)).map(|(at, _)| at)
+    others
+        .filter(|(_, link)| link.sender.is_open(now))
+        .min_by_key(|(_, link)| one_way(link))
+        .map(|(at, _)| at)
 }
 
 /// When [`for_waiting`] may find a path, if no acknowledgment comes before.

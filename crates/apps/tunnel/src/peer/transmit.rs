@@ -201,8 +201,12 @@ impl Peer {
             }
             None => {
                 let usable = self.usable();
-                let free = schedule::for_waiting(now, usable.clone(), waiting_bytes)?;
+                let free = schedule::for_waiting(now, usable.clone(), waiting_bytes);
                 let behind = schedule::behind(usable);
+                let Some(free) = free else {
+                    self.note_left_out(now);
+                    return None;
+                };
                 let (flow, queued) = self.waiting.pop(now, behind)?;
                 ((flow, queued.packet), Some(free))
             }
@@ -216,6 +220,7 @@ impl Peer {
             .or_else(|| schedule::for_waiting(now, self.usable_for(len_bytes), waiting_bytes));
         let Some(at) = at else {
             self.head = Some((flow, packet));
+            self.note_left_out(now);
             return None;
         };
         self.is_others_turn = false;
@@ -278,8 +283,7 @@ impl Peer {
     fn pop_own(&mut self, now: Instant) -> Option<(usize, Box<[u8]>)> {
         self.links.iter_mut().enumerate().find_map(|(at, link)| {
             let link = link.as_deref_mut()?;
-            let is_open =
-                link.is_usable() && link.sender.window_left_bytes() > 0 && link.sender.paced_until() <= now;
+            let is_open = link.is_usable() && link.sender.is_open(now);
             is_open.then(|| link.pop_own()).flatten().map(|frame| (at, frame))
         })
     }
@@ -290,6 +294,13 @@ impl Peer {
             if link.sender.window_left_bytes() > 0 {
                 link.sender.mark_app_limited(now);
             }
+        }
+    }
+
+    /// What waits is better off without the paths that would let it go: what they carry now says nothing of their rates.
+    fn note_left_out(&mut self, now: Instant) {
+        for link in self.links.iter_mut().flatten().filter(|link| link.sender.is_open(now)) {
+            link.sender.mark_app_limited(now);
         }
     }
 
