@@ -1,6 +1,7 @@
 //! One path between two peers: what is under way on it, what came over it, how long it takes.
 
 mod delay;
+mod least_rtt;
 mod loss;
 mod mtu;
 mod overtaken;

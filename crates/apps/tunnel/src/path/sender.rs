@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use polypath_congestion::{Ack, Config, Controller, FlowView, Flows, Policy, RateSample};
 use polypath_units::{BitRate, Duration, Instant};
 
+use super::least_rtt::LeastRtt;
 use super::mtu::BASE_BYTES;
 use super::overtaken::Overtaken;
 use super::rate::{Ceiling, RateMeter};
@@ -633,48 +634,6 @@ impl PathSender {
 
 fn is_long(bytes: u32) -> bool {
     bytes as usize > BASE_BYTES
-}
-
-/// The least round-trip time of the last ten to twenty seconds: a path may change.
-#[derive(Debug, Default)]
-struct LeastRtt {
-    since: Instant,
-    now: Option<Duration>,
-    before: Option<Duration>,
-    /// What the controller was told last, and when.
-    told: Option<(Instant, Duration)>,
-}
-
-impl LeastRtt {
-    /// A controller is told so often that the path was without a queue.
-    const TELL: Duration = Duration::from_secs(2);
-    const WINDOW: Duration = Duration::from_secs(10);
-    /// Samples that are above the least by no more than this, and a sixteenth, show a path without a queue.
-    const TOLERANCE: Duration = Duration::from_micros(500);
-
-    fn note(&mut self, now: Instant, sample: Duration) {
-        if now.since(self.since) >= Self::WINDOW {
-            (self.since, self.before, self.now) = (now, self.now, None);
-        }
-        self.now = Some(self.now.map_or(sample, |least| least.min(sample)));
-    }
-
-    fn least(&self) -> Duration {
-        [self.now, self.before].into_iter().flatten().min().unwrap_or(Duration::ZERO)
-    }
-
-    /// A hair less than was told before, if a sample is about the least: a controller that waits for a lower one then need not empty
-    /// the path to see it.
-    fn told_for(&mut self, now: Instant, sample: Duration) -> Duration {
-        let least = self.least();
-        let is_about = sample <= least + least / 16 + Self::TOLERANCE;
-        if !is_about || self.told.is_some_and(|(at, _)| now.since(at) < Self::TELL) {
-            return sample;
-        }
-        let told = self.told.map_or(least, |(_, told)| told.min(least)) - Duration::from_nanos(1);
-        self.told = Some((now, told));
-        told
-    }
 }
 
 #[derive(Default)]

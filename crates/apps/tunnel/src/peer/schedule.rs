@@ -76,8 +76,8 @@ fn is_worth_it(best: &Link, link: &Link) -> bool {
     if !link.sender.knows_rate() {
         return true;
     }
-    let (Some(best_rtt), Some(rtt)) = (best.sender.min_rtt(), link.sender.min_rtt()) else { return true };
-    let longer = rtt.as_secs_f64() / best_rtt.as_secs_f64().max(0.001);
+    let Some(rtt) = link.sender.min_rtt() else { return true };
+    let longer = rtt.as_secs_f64() / best.sender.srtt().as_secs_f64().max(0.001);
     let more = link.sender.pacing_rate().as_bps() as f64 / best.sender.pacing_rate().as_bps().max(1) as f64;
     more >= WORTH * (longer - 1.0)
 }
