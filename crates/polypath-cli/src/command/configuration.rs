@@ -21,7 +21,7 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::engine_names::{Judge, Kind, parse_announced};
-use super::interfaces::{Interface, parse_all_interfaces, parse_budget, refuse_daily};
+use super::interfaces::{Interface, InterfaceError, parse_budget, parse_interface, refuse_daily};
 use super::words::and;
 use super::{Failure, complain};
 
@@ -42,16 +42,16 @@ pub(super) enum InterfaceSetting {
 
 impl InterfaceSetting {
     /// What it means.
-    pub(super) fn interfaces(&self) -> Result<Vec<Interface>, String> {
+    pub(super) fn interface(&self) -> Result<Interface, InterfaceError> {
         let table = match self {
-            Self::Text(text) => return Ok(parse_all_interfaces(text)?.0),
+            Self::Text(text) => return parse_interface(text),
             Self::Table(table) => table,
         };
         if table.name.is_empty() {
-            return Err("name is empty; expected an interface's".into());
+            return Err(InterfaceError::NoName);
         }
         if table.hard && table.budget.is_none() {
-            return Err("hard comes without a budget; expected both".into());
+            return Err(InterfaceError::HardWithoutBudget(table.name.clone()));
         }
         let mut interface = Interface::new(&table.name);
         if let Some(text) = &table.budget {
@@ -63,7 +63,7 @@ impl InterfaceSetting {
         interface.is_metered = table.metered;
         interface.preference.priority = table.priority;
         interface.preference.is_budget_hard = table.hard;
-        Ok(vec![interface])
+        Ok(interface)
     }
 }
 
@@ -443,10 +443,10 @@ fn read_interfaces(
 ) -> Result<Vec<Interface>, FileError> {
     let mut interfaces = Vec::new();
     for (number, setting) in list.iter().enumerate() {
-        let wrong = |message: String| source.wrong(format!("{key}[{number}]"), message);
-        let read = setting.interfaces().map_err(wrong)?;
-        read.iter().try_for_each(refuse_daily).map_err(wrong)?;
-        interfaces.extend(read);
+        let wrong = |error: InterfaceError| source.wrong(format!("{key}[{number}]"), error.to_string());
+        let interface = setting.interface().map_err(wrong)?;
+        refuse_daily(&interface).map_err(wrong)?;
+        interfaces.push(interface);
     }
     Ok(interfaces)
 }
@@ -559,6 +559,11 @@ congestion-control = "lia"
                 "a.toml:4: engine.interfaces[0]: \"cost=1\" is unknown; expected NAME",
             ),
             (
+                "\"wlan0,priority=1\"",
+                "\"wlan0,bakcup\"",
+                "a.toml:4: engine.interfaces[0]: \"bakcup\" is unknown; expected NAME",
+            ),
+            (
                 "backup = true",
                 "bakcup = true",
                 "a.toml:4: engine.interfaces[1].bakcup: unknown field `bakcup`, expected one of `name`, `backup`",
@@ -573,7 +578,7 @@ congestion-control = "lia"
                 "7",
                 "a.toml:4: engine.interfaces[0]: invalid type: integer `7`, expected a string such as",
             ),
-            (", budget = \"2GB\"", "", "a.toml:4: engine.interfaces[1]: hard comes without a budget"),
+            (", budget = \"2GB\"", "", "a.toml:4: engine.interfaces[1]: wwan0: hard comes without a budget"),
             (
                 "\"2GB\"",
                 "\"2 gigs\"",

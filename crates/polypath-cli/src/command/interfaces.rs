@@ -62,6 +62,35 @@ impl Asked {
 }
 
 const EXPECTED: &str = "expected NAME, then any of backup, metered, priority=0 to 255, budget=SIZE and hard, then maybe another NAME";
+const EXPECTED_ONE: &str = "expected NAME, then any of backup, metered, priority=0 to 255, budget=SIZE and hard; another interface is an entry of its own";
+
+/// What is wrong with an interface, as it is named.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InterfaceError {
+    #[error("name is empty; expected an interface's")]
+    NoName,
+    /// Nothing stands where a word should.
+    #[error("{}", EXPECTED)]
+    NoWord,
+    #[error("{0:?} comes before the name of an interface; {expected}", expected = EXPECTED)]
+    BeforeName(String),
+    #[error("{0:?} is unknown; {expected}", expected = EXPECTED)]
+    UnknownWord(String),
+    /// Where one interface is expected, with its words.
+    #[error("{0:?} is unknown; {expected}", expected = EXPECTED_ONE)]
+    UnknownWordOfOne(String),
+    #[error("priority: {0:?} is no number that fits; expected 0 to 255, the smaller the better")]
+    Priority(String),
+    /// With what the reader of quantities says.
+    #[error("budget: {0}")]
+    Budget(String),
+    #[error("budget: {0:?} is zero; expected a size such as \"2GB\"")]
+    ZeroBudget(String),
+    #[error("budget: tunnels keep one for each day; expected a size such as \"2GB\"")]
+    DailyBudget,
+    #[error("{}: hard comes without a budget; expected both", .0.escape_debug())]
+    HardWithoutBudget(String),
+}
 
 impl Interface {
     pub(super) fn new(name: &str) -> Self {
@@ -93,40 +122,50 @@ pub(super) fn links() -> io::Result<Vec<String>> {
 }
 
 /// Bytes that may go over an interface, and whether that is for each day.
-pub(super) fn parse_budget(text: &str) -> Result<(u64, bool), String> {
+pub(super) fn parse_budget(text: &str) -> Result<(u64, bool), InterfaceError> {
     let daily = text.strip_suffix("/day");
     let size = daily.unwrap_or(text);
-    match read(size).map_err(|error| format!("budget: {error}"))? {
-        Size(0) => Err(format!("budget: \"{text}\" is zero; expected a size such as \"2GB\"")),
+    match read(size).map_err(|error| InterfaceError::Budget(error.to_string()))? {
+        Size(0) => Err(InterfaceError::ZeroBudget(text.to_owned())),
         Size(bytes) => Ok((bytes, daily.is_some())),
     }
 }
 
 /// Where budgets are kept only as long as the program runs.
-pub(super) fn refuse_daily(interface: &Interface) -> Result<(), String> {
-    if interface.is_budget_daily {
-        return Err("budget: tunnels keep one for each day; expected a size such as \"2GB\"".into());
-    }
-    Ok(())
+pub(super) fn refuse_daily(interface: &Interface) -> Result<(), InterfaceError> {
+    if interface.is_budget_daily { Err(InterfaceError::DailyBudget) } else { Ok(()) }
 }
 
-/// As [`parse_all_interfaces`], for what keeps no budgets by day.
-pub(super) fn parse_interfaces(text: &str) -> Result<InterfaceList, String> {
-    let list = parse_all_interfaces(text)?;
-    list.0.iter().try_for_each(refuse_daily)?;
-    Ok(list)
+/// Interfaces on the command line, where no budgets are kept by day.
+pub(super) fn parse_interfaces(text: &str) -> Result<InterfaceList, InterfaceError> {
+    let interfaces = read_words(text)?;
+    interfaces
+        .iter()
+        .try_for_each(|interface| check_hard(interface).and_then(|()| refuse_daily(interface)))?;
+    Ok(InterfaceList(interfaces))
+}
+
+/// One interface and its words. A word that is none is not taken for the name of another interface.
+pub(super) fn parse_interface(text: &str) -> Result<Interface, InterfaceError> {
+    let mut interfaces = read_words(text)?.into_iter();
+    let interface = interfaces.next().ok_or(InterfaceError::NoWord)?;
+    if let Some(second) = interfaces.next() {
+        return Err(InterfaceError::UnknownWordOfOne(second.name));
+    }
+    check_hard(&interface)?;
+    Ok(interface)
 }
 
 /// An interface that has the name of a word can only be named first.
-pub(super) fn parse_all_interfaces(text: &str) -> Result<InterfaceList, String> {
+fn read_words(text: &str) -> Result<Vec<Interface>, InterfaceError> {
     let mut interfaces: Vec<Interface> = Vec::new();
     for word in text.split(',') {
         if word.is_empty() {
-            return Err(EXPECTED.to_string());
+            return Err(InterfaceError::NoWord);
         }
         let Some(last) = interfaces.last_mut() else {
             if word.contains('=') {
-                return Err(format!("\"{word}\" comes before the name of an interface; {EXPECTED}"));
+                return Err(InterfaceError::BeforeName(word.to_owned()));
             }
             interfaces.push(Interface::new(word));
             continue;
@@ -137,9 +176,7 @@ pub(super) fn parse_all_interfaces(text: &str) -> Result<InterfaceList, String> 
             None if word == "hard" => last.preference.is_budget_hard = true,
             None => interfaces.push(Interface::new(word)),
             Some(("priority", value)) => {
-                let priority = value.parse().map_err(|_| {
-                    format!("priority: \"{value}\" is no number that fits; expected 0 to 255, the smaller the better")
-                })?;
+                let priority = value.parse().map_err(|_| InterfaceError::Priority(value.to_owned()))?;
                 last.preference.priority = priority;
             }
             Some(("budget", value)) => {
@@ -147,16 +184,18 @@ pub(super) fn parse_all_interfaces(text: &str) -> Result<InterfaceList, String> 
                 last.preference.budget_bytes = Some(bytes);
                 last.is_budget_daily = is_daily;
             }
-            Some(_) => return Err(format!("\"{word}\" is unknown; {EXPECTED}")),
+            Some(_) => return Err(InterfaceError::UnknownWord(word.to_owned())),
         }
     }
-    let lacks_budget = |interface: &&Interface| {
-        interface.preference.is_budget_hard && interface.preference.budget_bytes.is_none()
-    };
-    if let Some(interface) = interfaces.iter().find(lacks_budget) {
-        return Err(format!("{}: hard comes without a budget; expected both", interface.name));
+    Ok(interfaces)
+}
+
+fn check_hard(interface: &Interface) -> Result<(), InterfaceError> {
+    let UplinkPreference { is_budget_hard, budget_bytes, .. } = interface.preference;
+    if is_budget_hard && budget_bytes.is_none() {
+        return Err(InterfaceError::HardWithoutBudget(interface.name.clone()));
     }
-    Ok(InterfaceList(interfaces))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -195,8 +234,16 @@ mod tests {
             ("wlan0,cost=2", "\"cost=2\" is unknown; expected NAME"),
             ("wlan0,hard", "wlan0: hard comes without a budget"),
         ] {
-            let message = parse_interfaces(text).unwrap_err();
+            let message = parse_interfaces(text).unwrap_err().to_string();
             assert!(message.starts_with(expected), "{text}: {message}");
         }
+    }
+    #[test]
+    fn where_one_is_expected_a_word_that_is_none_is_no_second_interface() {
+        let unknown = |word: &str| Err(InterfaceError::UnknownWordOfOne(word.into()));
+        assert_eq!(parse_interface("ncb,metred"), unknown("metred"));
+        assert_eq!(parse_interface("ncb,bakcup,hard"), unknown("bakcup"));
+        let metered = Interface { is_backup: true, is_metered: true, ..Interface::new("ncb") };
+        assert_eq!(parse_interface("ncb,metered"), Ok(metered));
     }
 }

@@ -230,7 +230,7 @@ impl File {
         let mut uplinks = Vec::new();
         for (number, setting) in self.uplinks.interfaces.iter().enumerate() {
             let place = format!("uplinks.interfaces[{number}]");
-            uplinks.extend(setting.interfaces().map_err(|error| at(&place, &error))?);
+            uplinks.push(setting.interface().map_err(|error| at(&place, &error))?);
         }
         let mut peers = Vec::new();
         for (number, peer) in self.peers.into_iter().enumerate() {
@@ -385,6 +385,10 @@ mod tests {
             (
                 format!("{interface}[uplinks]\ninterfaces = [\"wwan0,budget=500/day\"]\n"),
                 "uplinks.interfaces[0]: budget: \"500\" has no unit",
+            ),
+            (
+                format!("{interface}[uplinks]\ninterfaces = [\"wlan0\", \"ncb,metred\"]\n"),
+                "t.toml, uplinks.interfaces[1]: \"metred\" is unknown; expected NAME, then any of backup, metered,",
             ),
         ] {
             let message = plan(&text).unwrap_err();

@@ -90,11 +90,11 @@ pub(super) fn wanted(
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::interfaces::parse_all_interfaces;
+    use super::super::super::interfaces::parse_interface;
     use super::*;
 
     fn uplinks(words: &[&str]) -> Uplinks {
-        Uplinks::new(words.iter().flat_map(|text| parse_all_interfaces(text).unwrap().0).collect())
+        Uplinks::new(words.iter().map(|text| parse_interface(text).unwrap()).collect())
     }
 
     #[test]
