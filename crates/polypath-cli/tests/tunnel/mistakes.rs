@@ -30,6 +30,20 @@ fn a_peers_file_is_drawn_and_addresses_end() {
     let text = fs::read_to_string(&file).expect("a file");
     assert!(text.starts_with("# Mine.\n") && text.contains("name = \"phone\""), "{text}");
 
+    // Each has a name of its own.
+    for (label, expected) in [
+        ("phone", "--label: a peer of server.toml is called \"phone\" already: expected another name"),
+        ("''", "--label: is empty: expected what the peer is called"),
+        ("' '", "--label: is empty"),
+    ] {
+        let line = format!("polypath tunnel add-peer server.toml --label {label}");
+        let refused = command(folder, &line).output().expect("it starts");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(said.contains(expected) && said.lines().count() == 1, "{said}");
+    }
+    assert_eq!(fs::read_to_string(&file).expect("a file"), text);
+
     let full = command(folder, "polypath tunnel add-peer server.toml").output().expect("it starts");
     let said = String::from_utf8_lossy(&full.stderr);
     assert_eq!(full.status.code(), Some(2), "{full:?}");

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use polypath_tunnel::Network;
@@ -62,6 +62,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             path.display()
         )));
     }
+    if let Some(label) = &arguments.label {
+        check_label(label, &server, path).map_err(|error| Failure::Input(format!("--label: {error}")))?;
+    }
     let addresses = free_addresses(&server)
         .map_err(|error| Failure::Input(format!("{}, interface.addresses: {error}", path.display())))?;
     let new = NewPeer {
@@ -107,6 +110,27 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         tell_running(arguments, &server)
     ));
     Ok(())
+}
+
+/// Whether a new peer can be called so: by its label people tell it from the others.
+fn check_label(label: &str, server: &File, path: &Path) -> Result<(), LabelError> {
+    if label.trim().is_empty() {
+        return Err(LabelError::Empty);
+    }
+    let names = || server.peers.iter().filter_map(|peer| peer.name.as_deref());
+    if names().any(|name| name == label) {
+        return Err(LabelError::Taken(label.to_owned(), path.to_owned()));
+    }
+    Ok(())
+}
+
+/// Why a peer can't be called so.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum LabelError {
+    #[error("is empty: expected what the peer is called, such as laptop")]
+    Empty,
+    #[error("a peer of {} is called {:?} already: expected another name", .1.display(), .0)]
+    Taken(String, PathBuf),
 }
 
 /// What the peer sends through the tunnel.
