@@ -3,6 +3,7 @@
 mod add_peer;
 mod budgets;
 mod control;
+mod dscp;
 mod endpoints;
 mod file;
 mod follower;

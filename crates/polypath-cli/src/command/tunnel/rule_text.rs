@@ -5,12 +5,14 @@ use std::ops::RangeInclusive;
 use polypath_tunnel::{FlowPolicy, PathId, Rule};
 use serde::{Deserialize, Serialize};
 
+use super::dscp::Dscp;
+
 /// What a packet must be like, and what is done with it then.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RuleText {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    dscp: Option<u8>,
+    dscp: Option<Dscp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     protocol: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,10 +44,7 @@ impl RuleText {
             return Err(format!("fec: not with the policy {policy}: expected aggregate or low-latency"));
         }
         Ok(Rule {
-            dscp: self
-                .dscp
-                .map(|dscp| if dscp < 64 { Ok(dscp) } else { Err("dscp: expected 0 to 63") })
-                .transpose()?,
+            dscp: self.dscp.map(Dscp::number),
             protocol,
             ports: self.ports.as_deref().map(parse_ports).transpose()?,
             network: network.map_err(|error: polypath_tunnel::NetworkError| error.to_string())?,
