@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
+use std::time::Duration;
 
 use polypath_testbed::is_root_or_skip;
 
@@ -52,5 +53,12 @@ fn split_tcp_has_both_paths_outlives_one_and_tells_of_refusals() {
     let (mut stream, seen) = connect(&hosts.testbed.client, &hosts.testbed.server, beside);
     echo(&mut stream, 10_000);
     assert_eq!(stream.local_addr().expect("an address"), seen, "the server sees who it is");
+
+    // A host that only reads is told, too.
+    calling.kill();
+    let calling = hosts.call();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a limit");
+    let error = stream.read(&mut [0; 10]).expect_err("nothing is sent");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     drop((serving, calling));
 }

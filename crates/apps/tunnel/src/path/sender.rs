@@ -37,8 +37,21 @@ const MOST_LAG: Duration = Duration::from_millis(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     InFlight,
+    /// Somebody else controls how much of it is under way. Only its loss says something of the path.
+    Watched,
     /// Acknowledged, or taken for lost, or nothing that counts.
     Settled,
+}
+
+/// What a packet that leaves is to the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// It asks for an acknowledgment, and takes room in the window.
+    Counts,
+    /// It asks for an acknowledgment, and others control it.
+    Watched,
+    /// Nobody asks what became of it.
+    None,
 }
 
 #[derive(Debug)]
@@ -156,15 +169,14 @@ impl PathSender {
         }
     }
 
-    /// A packet leaves. `contents` come back from [`PathSender::give_up`]. What `counts` asks for an acknowledgment and takes room in the
-    /// window.
+    /// A packet leaves. `contents` come back from [`PathSender::give_up`].
     pub(crate) fn handle_sent(
         &mut self,
         now: Instant,
         session: [u8; 3],
         number: u32,
         bytes: usize,
-        counts: bool,
+        weight: Weight,
         contents: Option<Box<[u8]>>,
     ) {
         let next = self.base + self.sent.len() as u64;
@@ -174,7 +186,7 @@ impl PathSender {
         }
         self.sent_packets += 1;
         self.sent_bytes += bytes as u64;
-        if counts {
+        if weight == Weight::Counts {
             if self.in_flight_bytes == 0 {
                 (self.first_sent_at, self.delivered_at) = (now, now);
                 self.meter.handle_start(now, self.delivered);
@@ -186,7 +198,11 @@ impl PathSender {
         }
         self.sent.push_back(Sent {
             bytes: bytes as u32,
-            fate: if counts { Fate::InFlight } else { Fate::Settled },
+            fate: match weight {
+                Weight::Counts => Fate::InFlight,
+                Weight::Watched => Fate::Watched,
+                Weight::None => Fate::Settled,
+            },
             app_limited: self.delivered < self.app_limited_until,
             sent_at: now,
             first_sent_at: self.first_sent_at,
@@ -347,14 +363,17 @@ impl PathSender {
 
     fn settle(&mut self, now: Instant, number: u64, is_largest: bool, tally: &mut Tally) {
         let Some(sent) = self.sent.get_mut((number - self.base) as usize) else { return };
-        if sent.fate == Fate::Settled {
+        let fate = std::mem::replace(&mut sent.fate, Fate::Settled);
+        if fate == Fate::Settled {
             return;
         }
-        sent.fate = Fate::Settled;
         sent.contents = None;
         let bytes = u64::from(sent.bytes);
         if is_long(sent.bytes) {
             self.long_lost = 0;
+        }
+        if fate == Fate::Watched {
+            return;
         }
         self.in_flight_bytes -= bytes;
         self.delivered += bytes;
@@ -400,9 +419,9 @@ impl PathSender {
     fn note_late(&mut self, now: Instant, arrived: (u64, u64), largest: u64) -> u64 {
         let rtt = self.srtt();
         let late = self.overtaken.handle_arrived(now, arrived, largest, rtt);
-        if late.packets > 0 {
+        self.lost_packets = self.lost_packets.saturating_sub(late.packets);
+        if late.bytes > 0 {
             self.lost = self.lost.saturating_sub(late.bytes);
-            self.lost_packets = self.lost_packets.saturating_sub(late.packets);
             self.delivered += late.bytes;
             self.recovery_end = None;
             self.controller.on_spurious(now);
@@ -426,17 +445,21 @@ impl PathSender {
             if largest - number < self.overtaken.packets() && now.since(sent.sent_at) < patience {
                 break;
             }
-            sent.fate = Fate::Settled;
+            let fate = std::mem::replace(&mut sent.fate, Fate::Settled);
+            self.lost_packets += 1;
+            self.long_lost = self.long_lost.saturating_add(u32::from(is_long(sent.bytes)));
+            if fate == Fate::Watched {
+                self.overtaken.handle_lost(number, 0, sent.sent_at);
+                continue;
+            }
             lost.contents.extend(sent.contents.take());
             self.in_flight_bytes -= u64::from(sent.bytes);
             self.lost += u64::from(sent.bytes);
-            self.long_lost = self.long_lost.saturating_add(u32::from(is_long(sent.bytes)));
             self.overtaken.handle_lost(number, sent.bytes, sent.sent_at);
             lost.packets += 1;
             lost.bytes += u64::from(sent.bytes);
             lost.last = number;
         }
-        self.lost_packets += lost.packets;
         lost
     }
 
@@ -677,7 +700,7 @@ mod tests {
 
     fn send(sender: &mut PathSender, now: Instant, numbers: core::ops::Range<u32>) {
         for number in numbers {
-            sender.handle_sent(now, SESSION, number, 1_000, true, Some(Box::new([number as u8])));
+            sender.handle_sent(now, SESSION, number, 1_000, Weight::Counts, Some(Box::new([number as u8])));
         }
     }
 
@@ -717,6 +740,26 @@ mod tests {
     }
 
     #[test]
+    fn what_others_control_takes_no_room_and_its_loss_is_counted() {
+        let mut sender = sender();
+        let window = sender.window_left_bytes();
+        for number in 0..20 {
+            sender.handle_sent(Instant::ZERO, SESSION, number, 1_400, Weight::Watched, None);
+        }
+        assert_eq!((sender.window_left_bytes(), sender.silent_at()), (window, None));
+        // The last two came.
+        let outcome = sender.handle_ack(Instant::from_millis(50), &ack(SESSION, 19, &[(2, 0)]));
+        assert_eq!((outcome.lost_packets, sender.counts().2), (0, 17));
+        assert_eq!((sender.window_left_bytes(), sender.long_lost()), (window, 17));
+        // One of them was late.
+        sender.handle_ack(Instant::from_millis(51), &ack(SESSION, 19, &[(2, 15), (1, 0)]));
+        assert_eq!(sender.counts().2, 16);
+        sender.handle_sent(Instant::from_millis(60), SESSION, 20, 1_400, Weight::Watched, None);
+        sender.handle_ack(Instant::from_millis(99), &ack(SESSION, 20, &[(1, 0)]));
+        assert_eq!(sender.long_lost(), 0);
+    }
+
+    #[test]
     fn a_silent_path_gives_its_contents_back() {
         let mut sender = sender();
         send(&mut sender, Instant::ZERO, 0..3);
@@ -735,7 +778,7 @@ mod tests {
         send(&mut sender, Instant::ZERO, 0..3);
         let next = [2, 0, 0];
         for number in 0..2 {
-            sender.handle_sent(Instant::ZERO, next, number, 1_000, true, None);
+            sender.handle_sent(Instant::ZERO, next, number, 1_000, Weight::Counts, None);
         }
         let outcome = sender.handle_ack(Instant::from_millis(5), &ack(next, 1, &[(2, 0)]));
         assert_eq!(outcome.acked_bytes, 2_000);

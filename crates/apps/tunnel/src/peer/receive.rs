@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 
 use polypath_units::{Duration, Instant};
+use polypath_wire::Packet;
 
 use super::link::{Link, PathEnds};
 use super::state::Peer;
+use super::tcp_split::is_ack_across;
 use crate::allowed_ips::AllowedIps;
-use crate::engine::PeerId;
+use crate::engine::{PACKET_ROOM_BYTES, PeerId};
 use crate::frame::{
     DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE_BYTES, RepairHeader, Sequence, TAKES_AES,
 };
@@ -17,8 +19,6 @@ use crate::path::PathSettings;
 use crate::recording::{RecordedFlow, Recording};
 use crate::resequencer::{Leave, Resequencer};
 
-/// Segments of Multipath TCP without data are no longer.
-const MOST_ACK_BYTES: usize = 100;
 /// A path counts for deadlines so long after its last packet.
 const RECENT: Duration = Duration::from_secs(1);
 /// What timers and scheduling may add to a delay.
@@ -89,12 +89,17 @@ impl Peer {
         });
         link.handle_received(now, from);
         let [a, b, c, _] = local.to_bytes();
-        let asks = !matches!(frame, Frame::Ack(_));
+        let only_acknowledges = match &frame {
+            Frame::Ack(_) => true,
+            Frame::Data(header, _) => is_ack_across(header.order, opened.len()),
+            _ => false,
+        };
+        let asks = !only_acknowledges;
         link.receiver.handle(now, [a, b, c], counter, len_bytes, asks);
         match frame {
             Frame::Data(header, at) => {
                 // What only acknowledges keeps nothing busy.
-                if header.order != Order::Across || opened.len() > MOST_ACK_BYTES {
+                if asks {
                     self.data_at = Some(now);
                 }
                 if header.order == Order::Across {
@@ -294,7 +299,8 @@ impl Peer {
                 resequencer.restart(&mut leave);
             }
             if let Some(split) = &mut self.split {
-                split.abandon(now);
+                let questions = split.abandon(now);
+                self.plain.extend(questions.iter().map(behind_room));
                 self.deliver_split(now, deliver);
             }
             self.kept.clear();
@@ -313,7 +319,7 @@ impl Peer {
             }
             self.instance = Some(instance);
         }
-        // What waited as a stock peer would have it goes over the paths now.
+        // What waited goes over the paths now.
         for frame in std::mem::take(&mut self.plain) {
             let inner = frame.get(DATA_HEADER_BYTES..).and_then(InnerPacket::parse);
             if let Some(inner) = inner {
@@ -328,4 +334,13 @@ impl Peer {
             OpenError::NotAuthentic => self.counts.not_authentic += 1,
         }
     }
+}
+
+/// A packet behind room for a frame's header.
+fn behind_room(packet: &Packet) -> Box<[u8]> {
+    let mut bytes = Vec::with_capacity(packet.len_bytes());
+    packet.emit(&mut bytes);
+    let mut frame = vec![0; PACKET_ROOM_BYTES];
+    frame.append(&mut bytes);
+    frame.into()
 }

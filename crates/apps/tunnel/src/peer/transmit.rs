@@ -6,12 +6,13 @@ use super::departure::{Departure, datagram_bytes, is_marked};
 use super::link::PathEnds;
 use super::schedule;
 use super::state::{Peer, take_number};
-use super::tcp_split::begins_split;
+use super::tcp_split::{begins_split, is_ack_across};
 use crate::frame::{
     DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE, PROBE_BYTES, SPLITS_TCP, Sequence, TAKES_AES,
     TAKES_FEC,
 };
 use crate::noise::{PATH_HEADER_BYTES, PLAIN_HEADER_BYTES, PathId, TAG_BYTES};
+use crate::path::Weight;
 use crate::transmit::Transmit;
 
 /// Most of one system call: what UDP can say of its length, and what Linux takes in segments.
@@ -99,7 +100,8 @@ impl Peer {
         if let Some(link) = self.links[path.index()].as_deref_mut() {
             // What goes to another address, or may be too long, says nothing of the path if it is lost.
             let counts = contents[0] == PROBE && ends == link.ends() && padding_bytes == 0;
-            link.sender.handle_sent(now, [a, b, c], number, datagram.len(), counts, None);
+            let weight = if counts { Weight::Counts } else { Weight::None };
+            link.sender.handle_sent(now, [a, b, c], number, datagram.len(), weight, None);
         }
         self.ready.push_back((ends, datagram));
     }
@@ -337,6 +339,7 @@ impl Peer {
             return None;
         };
         let [a, b, c, _] = session.transport.remote();
+        let frame_bytes = departure.frame.len();
         let is_kept = departure.header.is_some_and(|header| header.order == Order::Kept);
         if let Some(header) = departure.header.filter(|_| is_kept || departure.is_protected) {
             header.write(&mut departure.frame);
@@ -347,9 +350,14 @@ impl Peer {
         // Packets in order are kept until they are acknowledged: another path takes them if this one falls silent.
         let kept = is_kept.then(|| std::mem::take(&mut departure.frame));
         let link = self.links[at].as_deref_mut()?;
-        // Multipath TCP controls what it has on the path.
-        let counts = departure.header.is_none_or(|header| header.order != Order::Across);
-        link.sender.handle_sent(now, [a, b, c], number, len, counts, kept);
+        let order = departure.header.map(|header| header.order);
+        let weight = match order {
+            Some(order) if is_ack_across(order, frame_bytes) => Weight::None,
+            // Multipath TCP controls what it has on the path.
+            Some(Order::Across) => Weight::Watched,
+            _ => Weight::Counts,
+        };
+        link.sender.handle_sent(now, [a, b, c], number, len, weight, kept);
         if link.sender.window_left_bytes() == 0 {
             link.sender.mark_window_limited();
         }

@@ -22,7 +22,7 @@ use polypath_mptcp as mptcp;
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_tcp::{self as tcp, ConnectionId, HostEvent, ListenConfig, ListenerId, reset_in_reply};
 use polypath_units::{Duration, Instant};
-use polypath_wire::{Checksums, FourTuple, IcmpMessage, Packet, Segment, Transport};
+use polypath_wire::{Checksums, FourTuple, IcmpMessage, Packet, Segment, TcpFlags, Transport};
 
 use addresses::{SERVICE, caller};
 use call::{Answer, Read};
@@ -375,13 +375,23 @@ impl TcpSplit {
     }
 
     /// The peer has begun anew: flows that it knew are broken off.
-    pub(crate) fn abandon(&mut self, now: Instant) {
+    ///
+    /// Returns a packet for each host on the peer's side, which nobody else tells: an acknowledgment that fits nothing. The host asks what
+    /// is meant, and who is asked has been reset and answers so (RFC 9293 §3.10.7.4, RFC 5961 §5).
+    pub(crate) fn abandon(&mut self, now: Instant) -> Vec<Packet> {
+        let mut questions = Vec::new();
         for id in self.flows.keys().copied().collect::<Vec<_>>() {
+            if let Some(pair) = self.flows.get(&id).filter(|pair| matches!(pair.stage, Stage::Open)) {
+                let FourTuple { local: theirs, remote: ours } = pair.flow;
+                let question = Segment { flags: TcpFlags::ACK, ..Segment::default() };
+                questions.push(Packet::tcp(FourTuple { local: ours, remote: theirs }, question));
+            }
             self.remove(now, id);
         }
         // What is said to the peer would only be answered by resets.
         while self.across.poll_transmit(now).is_some() {}
         self.speaks_inside = true;
+        questions
     }
 
     /// Takes what the hosts tell. True if there was something.

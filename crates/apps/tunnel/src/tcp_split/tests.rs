@@ -284,11 +284,36 @@ fn an_end_that_begins_anew_breaks_off_what_was() {
     world.send((0, client), server, 10_000);
     world.ends[1] = TcpSplit::new(1_400, [9; 32]);
     world.ends[1].set_paths(world.now, &paths(&[0, 1]), 1_400);
-    world.ends[0].abandon(world.now);
+    let _ = world.ends[0].abandon(world.now);
     world.told(0);
     world.run(100);
     assert!(world.told(0).contains(&HostEvent::Closed(tcp::CloseReason::Reset)));
     assert_eq!(world.ends[0].flow_count(), 0);
+}
+
+#[test]
+fn a_host_that_only_reads_learns_that_its_end_began_anew() {
+    let mut world = World::new();
+    let client = world.connect();
+    world.run(100);
+    let server = world.accepted();
+    world.send((1, server), client, 10_000);
+    world.run(500);
+    world.told(0);
+    // The client's end knows nothing any more, and the client says nothing.
+    world.ends[0] = TcpSplit::new(1_400, [9; 32]);
+    let questions = world.ends[1].abandon(world.now);
+    world.run(10);
+    // A host that is asked acknowledges what it has. So do those that have a kernel's TCP.
+    let [question] = &questions[..] else { panic!("{questions:?}") };
+    let tuple = question.receiver_tuple().unwrap();
+    assert_eq!((tuple.local, tuple.remote), (CLIENT, SERVER));
+    let Transport::Tcp(segment) = &question.transport else { panic!("{question:?}") };
+    let asked = Segment { ack: polypath_wire::SeqNumber(77), ..segment.clone() };
+    world.hosts[1].handle_packet(world.now, Packet::tcp(tuple, asked));
+    let reset = world.hosts[1].poll_transmit(world.now).expect("a reset");
+    let Transport::Tcp(reset) = reset.transport else { panic!("{reset:?}") };
+    assert!(reset.flags.rst());
 }
 
 #[test]
