@@ -5,6 +5,7 @@ mod connections;
 mod hosts;
 mod mistakes;
 mod peers;
+mod reload;
 mod reorder;
 mod split;
 mod uplinks;

@@ -2,6 +2,7 @@
 
 mod add_peer;
 mod budgets;
+mod changes;
 mod control;
 mod dscp;
 mod endpoints;

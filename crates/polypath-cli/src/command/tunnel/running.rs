@@ -11,6 +11,7 @@ use polypath_tunnel::{Engine, PeerConfig, PeerId, Rules};
 use super::super::Failure;
 use super::super::history::now_s;
 use super::budgets::Budgets;
+use super::changes;
 use super::endpoints::is_name;
 use super::file::{File, PeerPlan, Plan};
 use super::follower::Follower;
@@ -120,9 +121,11 @@ impl State {
         }
         changes.removed.iter().for_each(|id| self.follower.forget(*id));
         self.peers = peers;
+        told.extend(changes::of_rules(&self.plan.rules, &plan.rules));
+        told.extend(plan.uplinks.differences(&self.plan.uplinks));
         self.plan.take(plan);
         if told.is_empty() {
-            told.push("no peer has changed".into());
+            told.push("nothing has changed".into());
         }
         Ok(told)
     }

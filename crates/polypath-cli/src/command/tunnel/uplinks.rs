@@ -7,6 +7,7 @@ use polypath_tunnel::{PathSettings, PeerId};
 
 use super::super::interfaces::Interface;
 use super::budgets::{Budget, Budgets};
+use super::changes;
 
 /// The interfaces that somebody named.
 #[derive(Debug, Default)]
@@ -25,6 +26,11 @@ pub(super) struct Wanted {
 impl Uplinks {
     pub(super) const fn new(named: Vec<Interface>) -> Self {
         Self(named)
+    }
+
+    /// What differs from those of before, in words.
+    pub(super) fn differences(&self, before: &Self) -> Vec<String> {
+        changes::of_uplinks(&before.0, &self.0)
     }
 
     fn named(&self, name: &str) -> Option<&Interface> {
