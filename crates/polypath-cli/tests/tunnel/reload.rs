@@ -4,7 +4,7 @@ use std::fs;
 
 use polypath_testbed::is_root_or_skip;
 
-use super::hosts::{Hosts, append, command, echo, must};
+use super::hosts::{Hosts, append, command, echo, must, status};
 
 #[test]
 fn a_reload_says_what_has_changed() {
@@ -32,5 +32,41 @@ fn a_reload_says_what_has_changed() {
     change("path1,backup", "path1,metered");
     assert_eq!(reload(), "uplink path1 has changed\n");
     echo(&mut stream, 10_000);
+    drop((serving, calling));
+}
+
+#[test]
+fn a_budget_that_is_added_begins_with_the_reload() {
+    if !is_root_or_skip("a budget that is added to a running tunnel") {
+        return;
+    }
+    let hosts = Hosts::new();
+    let folder = hosts.laptop.path();
+    let (serving, calling) = (hosts.serve(), hosts.call());
+    hosts.wait_for_paths(2);
+    let mut stream = hosts.connect();
+    echo(&mut stream, 600_000);
+    append(
+        folder,
+        "laptop.toml",
+        "[uplinks]\ninterfaces = [\"path0,budget=9MB/day\", \"path1,budget=9MB\"]\n",
+    );
+    must(&mut command(folder, "polypath tunnel reload"));
+    let used = || {
+        let status = status(folder);
+        [0, 1].map(|at| status[0]["budgets"][at]["used_bytes"].as_u64().expect("a count"))
+    };
+    let [daily, other] = used();
+    assert!(daily + other < 300_000, "{daily} and {other} bytes, of what went before");
+    echo(&mut stream, 600_000);
+    let [daily, other] = used();
+    assert!(daily + other > 1_200_000, "{daily} and {other} bytes");
+
+    // What is for a day is on file, though there was none at the start.
+    calling.kill();
+    let calling = hosts.call();
+    hosts.wait_for_paths(2);
+    let [again, anew] = used();
+    assert!(again >= daily && anew < 300_000, "{again} of {daily}, {anew} of {other} bytes");
     drop((serving, calling));
 }

@@ -59,10 +59,13 @@ struct Daily {
 }
 
 impl Budgets {
-    /// Those of a tunnel with this name, with what is on file. `now_s` is the time since 1970.
-    pub(super) fn load(name: &str, now_s: u64) -> Result<Self, Failure> {
-        let place = default_directory()?.join(format!("tunnel-{name}-budgets.json"));
-        Self::load_from(place, now_s).map_err(Failure::run)
+    /// From now on they are kept in the file of the tunnel with this name; what is there counts. `now_s` is the time since 1970.
+    pub(super) fn keep(&mut self, name: &str, now_s: u64) -> Result<(), Failure> {
+        if self.place.is_none() {
+            let place = default_directory()?.join(format!("tunnel-{name}-budgets.json"));
+            *self = Self::load_from(place, now_s).map_err(Failure::run)?;
+        }
+        Ok(())
     }
 
     fn load_from(place: PathBuf, now_s: u64) -> io::Result<Self> {
@@ -96,6 +99,12 @@ impl Budgets {
         let used = if budget.is_daily { &mut self.daily.used_bytes } else { &mut self.while_running };
         *used.entry(budget.interface.clone()).or_default() += bytes;
         self.is_changed |= budget.is_daily && bytes > 0;
+    }
+
+    /// Others than these are gone. One that comes again begins anew, but not its day.
+    pub(super) fn forget_others(&mut self, budgets: &[Budget]) {
+        let is_there = |name: &String| budgets.iter().any(|it| !it.is_daily && it.interface == *name);
+        self.while_running.retain(|name, _| is_there(name));
     }
 
     /// Writes what has changed.
@@ -144,6 +153,19 @@ mod tests {
         assert_eq!(used(noon + DAY_S), [0, 0]);
         budgets.begin_day(noon + DAY_S);
         assert_eq!([true, false].map(|is_daily| budgets.used_bytes(&budget(is_daily))), [0, 7]);
+    }
+
+    #[test]
+    fn a_budget_that_comes_again_begins_anew_and_its_day_does_not() {
+        let mut budgets = Budgets::default();
+        let used = |budgets: &Budgets| [true, false].map(|is_daily| budgets.used_bytes(&budget(is_daily)));
+        for is_daily in [true, false] {
+            budgets.add(&budget(is_daily), 7);
+        }
+        budgets.forget_others(&[budget(false)]);
+        assert_eq!(used(&budgets), [7, 7]);
+        budgets.forget_others(&[budget(true)]);
+        assert_eq!(used(&budgets), [7, 0]);
     }
 
     #[test]

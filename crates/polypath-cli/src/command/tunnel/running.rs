@@ -59,15 +59,19 @@ pub(super) fn peer_config(plan: &Plan, peer: &PeerPlan) -> PeerConfig {
     }
 }
 
+fn not_kept(error: &io::Error) -> String {
+    format!("what has gone of budgets can't be kept: {error}")
+}
+
 impl Running {
     /// Of an engine that has the plan's peers.
     pub(super) fn new(file: &Path, plan: Plan, engine: &Engine, is_quiet: bool) -> Result<Self, Failure> {
         let peers: Vec<PeerId> =
             plan.peers.iter().filter_map(|peer| engine.peer_by_key(&peer.public_key)).collect();
-        let budgets = match plan.uplinks.budgets().next() {
-            Some(_) => Budgets::load(&plan.name, now_s())?,
-            None => Budgets::default(),
-        };
+        let mut budgets = Budgets::default();
+        if plan.uplinks.budgets().next().is_some() {
+            budgets.keep(&plan.name, now_s())?;
+        }
         let state =
             Mutex::new(State { plan, peers, follower: Follower::default(), budgets, spent: BTreeSet::new() });
         let file = std::path::absolute(file).map_err(Failure::run)?;
@@ -102,6 +106,13 @@ impl State {
     fn take_plan(&mut self, driver: &mut Driver, plan: Plan) -> Result<Vec<String>, String> {
         plan.check_peers()?;
         let mut told = Vec::new();
+        // What went until now is of the budgets of before.
+        if let Err(error) = self.count(driver) {
+            told.push(not_kept(&error));
+        }
+        if plan.uplinks.budgets().next().is_some() {
+            self.budgets.keep(&self.plan.name, now_s()).map_err(Failure::message)?;
+        }
         for what in self.plan.fixed_differences(&plan) {
             told.push(format!("{what}: takes effect when the tunnel begins anew"));
         }
@@ -124,6 +135,9 @@ impl State {
         told.extend(changes::of_rules(&self.plan.rules, &plan.rules));
         told.extend(plan.uplinks.differences(&self.plan.uplinks));
         self.plan.take(plan);
+        let budgets: Vec<_> = self.plan.uplinks.budgets().collect();
+        self.budgets.forget_others(&budgets);
+        self.spent.retain(|name| budgets.iter().any(|budget| budget.interface == *name));
         if told.is_empty() {
             told.push("nothing has changed".into());
         }
@@ -141,7 +155,7 @@ impl State {
     pub(super) fn look(&mut self, driver: &mut Driver) -> Seen {
         let mut seen = Seen::default();
         if let Err(error) = self.count(driver) {
-            seen.told.push(format!("what has gone of budgets can't be kept: {error}"));
+            seen.told.push(not_kept(&error));
         }
         self.look_at_budgets(&mut seen);
         let (engine, now) = driver.engine();
@@ -160,14 +174,11 @@ impl State {
 
     /// Adds what has gone over interfaces with a budget since the last time. It is on file before anything follows from it.
     pub(super) fn count(&mut self, driver: &mut Driver) -> io::Result<()> {
-        let budgets: Vec<_> = self.plan.uplinks.budgets().collect();
-        if budgets.is_empty() {
-            return Ok(());
-        }
+        // Without a budget too: one that comes later begins with what goes then.
         let bytes = self.follower.take_bytes(driver);
         self.budgets.begin_day(now_s());
-        for budget in &budgets {
-            self.budgets.add(budget, bytes.get(&budget.interface).copied().unwrap_or(0));
+        for budget in self.plan.uplinks.budgets() {
+            self.budgets.add(&budget, bytes.get(&budget.interface).copied().unwrap_or(0));
         }
         self.budgets.save()
     }
