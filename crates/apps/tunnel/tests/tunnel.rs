@@ -3,7 +3,7 @@
 mod network;
 
 use network::{Network, PathConfig, engine, numbers, packet, private_key};
-use polypath_tunnel::{PathSettings, PeerConfig};
+use polypath_tunnel::{FlowPolicy, PathId, PathSettings, PeerConfig, Rule, Rules};
 use polypath_units::{BitRate, Duration, Instant};
 
 /// A stream of packets of `len_bytes` from end 0, at a rate, from 2 s on.
@@ -369,4 +369,27 @@ fn lost_and_late(seed: u64) -> (f64, f64) {
     let came: Vec<_> = numbers(&network.delivered[1]).into_iter().filter(|&number| number >= begin).collect();
     let late = came.windows(2).filter(|pair| pair[1] < pair[0]).count();
     (1.0 - came.len() as f64 / f64::from(count - begin), late as f64 / f64::from(count))
+}
+
+#[test]
+fn what_is_pinned_to_a_path_that_does_not_work_is_counted() {
+    let mut network = Network::new(&[PathConfig::new(20, 10), PathConfig::new(10, 30)]);
+    let pinned = |port, path| Rule { ports: Some(port..=port), ..Rule::all(FlowPolicy::Pinned(path)) };
+    let mut peer = PeerConfig::new(private_key(2).public_key());
+    peer.allowed_ips.push("10.0.0.2/32".parse().unwrap());
+    peer.rules = Rules::new(vec![pinned(5, PathId::new(7).unwrap()), pinned(6, network.ids[0])]);
+    network.ends[0].set_peers(vec![peer]);
+    network.run_until(Instant::from_secs(2));
+    let send = |network: &mut Network, secs| {
+        for (number, port) in [(1, 5), (2, 6)] {
+            network.send_at(Instant::from_secs(secs), 0, packet(1, 2, port, number, 600));
+        }
+        network.run_until(Instant::from_secs(secs + 1));
+        let counts = network.ends[0].peer_status(network.now, network.peers[0]).unwrap().counts;
+        (numbers(&network.delivered[1]), counts.dropped, counts.pinned_dropped)
+    };
+    assert_eq!(send(&mut network, 3), (vec![2], 1, 1));
+    network.set_up(0, false);
+    network.run_until(Instant::from_secs(6));
+    assert_eq!(send(&mut network, 7), (vec![2], 3, 3));
 }

@@ -1,10 +1,11 @@
 //! A running tunnel that takes its file again.
 
 use std::fs;
+use std::net::UdpSocket;
 
 use polypath_testbed::is_root_or_skip;
 
-use super::hosts::{Hosts, append, command, echo, must, status};
+use super::hosts::{Hosts, append, command, echo, must, status, until};
 
 #[test]
 fn a_reload_says_what_has_changed() {
@@ -68,5 +69,33 @@ fn a_budget_that_is_added_begins_with_the_reload() {
     hosts.wait_for_paths(2);
     let [again, anew] = used();
     assert!(again >= daily && anew < 300_000, "{again} of {daily}, {anew} of {other} bytes");
+    drop((serving, calling));
+}
+
+#[test]
+fn packets_that_are_pinned_to_no_path_are_told() {
+    if !is_root_or_skip("a rule for a path that is not there") {
+        return;
+    }
+    let mut hosts = Hosts::new();
+    hosts.up[1].push_str(" 2> said.txt");
+    let folder = hosts.laptop.path();
+    append(folder, "laptop.toml", "[[rules]]\nports = \"9000\"\nprotocol = \"udp\"\npolicy = \"pinned:7\"\n");
+    let (serving, calling) = (hosts.serve(), hosts.call());
+    hosts.wait_for_paths(2);
+    let send = || {
+        let socket = UdpSocket::bind("10.99.0.2:0")?;
+        (0..3).try_for_each(|_| socket.send_to(b"lost", "10.99.0.1:9000").map(drop))
+    };
+    hosts.testbed.client.run(send).expect("the namespace").expect("it is sent");
+    let peer = until("the count", || {
+        let peer = status(folder)[0]["peers"][0].clone();
+        (peer["pinned_dropped_packets"] == 3).then_some(peer)
+    });
+    assert_eq!(peer["missing_pinned_paths"], serde_json::json!([7]));
+    let words = must(&mut command(folder, "polypath tunnel status"));
+    assert!(words.contains("pinned packets: 3 dropped; path 7 is not there"), "{words}");
+    let expected = "polypath: rules[0] pins packets for ";
+    until("the line", || fs::read_to_string(folder.join("said.txt")).ok()?.contains(expected).then_some(()));
     drop((serving, calling));
 }

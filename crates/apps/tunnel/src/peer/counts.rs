@@ -23,6 +23,8 @@ pub struct PeerCounts {
     pub too_long: u64,
     /// Dropped as too many waited.
     pub dropped: u64,
+    /// Of the dropped ones, those whose rule pins them to a path that is not there, or does not work.
+    pub pinned_dropped: u64,
     /// Came twice.
     pub replayed: u64,
     /// Were not the peer's, or changed on the way.

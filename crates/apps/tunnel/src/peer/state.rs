@@ -345,8 +345,13 @@ impl Peer {
 
     pub(super) fn pin(&mut self, path: PathId, flow: u8, mut frame: Box<[u8]>) {
         DataHeader::new(Order::Free, flow, Sequence::default()).write(&mut frame);
-        let taken = self.link_mut(path).is_some_and(|link| link.is_usable() && link.push_own(frame));
-        self.counts.dropped += u64::from(!taken);
+        let Some(link) = self.link_mut(path).filter(|link| link.is_usable()) else {
+            self.counts.dropped += 1;
+            self.counts.pinned_dropped += 1;
+            return;
+        };
+        let is_taken = link.push_own(frame);
+        self.counts.dropped += u64::from(!is_taken);
     }
 
     /// Something happens when it is `now` at the latest.

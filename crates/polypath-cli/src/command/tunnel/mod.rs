@@ -11,6 +11,7 @@ mod follower;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod make;
+mod pinned;
 mod qr_code;
 pub(super) mod recording;
 mod routes;

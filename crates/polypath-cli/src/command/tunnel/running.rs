@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use polypath_tunnel::driver::{Driver, Handle};
-use polypath_tunnel::{Engine, PeerConfig, PeerId, Rules};
+use polypath_tunnel::{Engine, FlowPolicy, PeerConfig, PeerId, Rule, Rules};
 
 use super::super::Failure;
 use super::super::history::now_s;
@@ -15,6 +15,7 @@ use super::changes;
 use super::endpoints::is_name;
 use super::file::{File, PeerPlan, Plan};
 use super::follower::Follower;
+use super::pinned;
 use super::uplinks::Wanted;
 
 /// What the threads of a tunnel share.
@@ -36,6 +37,8 @@ pub(super) struct State {
     pub(super) budgets: Budgets,
     /// Interfaces whose budgets are spent, as was told.
     spent: BTreeSet<String>,
+    /// What was told of packets that are pinned to a path.
+    pinned: pinned::Told,
 }
 
 /// What a look at a tunnel has found.
@@ -72,8 +75,14 @@ impl Running {
         if plan.uplinks.budgets().next().is_some() {
             budgets.keep(&plan.name, now_s())?;
         }
-        let state =
-            Mutex::new(State { plan, peers, follower: Follower::default(), budgets, spent: BTreeSet::new() });
+        let state = Mutex::new(State {
+            plan,
+            peers,
+            follower: Follower::default(),
+            budgets,
+            spent: BTreeSet::new(),
+            pinned: pinned::Told::default(),
+        });
         let file = std::path::absolute(file).map_err(Failure::run)?;
         Ok(Self { file, is_quiet, changed: tokio::sync::Notify::new(), state })
     }
@@ -130,7 +139,10 @@ impl State {
                 told.push(format!("{} has changed", peer.label()));
             }
         }
-        changes.removed.iter().for_each(|id| self.follower.forget(*id));
+        for id in changes.removed {
+            self.follower.forget(id);
+            self.pinned.forget(id);
+        }
         self.peers = peers;
         told.extend(changes::of_rules(&self.plan.rules, &plan.rules));
         told.extend(plan.uplinks.differences(&self.plan.uplinks));
@@ -158,6 +170,7 @@ impl State {
             seen.told.push(not_kept(&error));
         }
         self.look_at_budgets(&mut seen);
+        self.look_at_pinned(driver, &mut seen);
         let (engine, now) = driver.engine();
         for (id, _) in self.peers().filter(|(_, peer)| peer.endpoints.iter().any(|text| is_name(text))) {
             let status = engine.peer_status(now, id);
@@ -181,6 +194,20 @@ impl State {
             self.budgets.add(&budget, bytes.get(&budget.interface).copied().unwrap_or(0));
         }
         self.budgets.save()
+    }
+
+    /// Whose rules drop packets.
+    fn look_at_pinned(&mut self, driver: &mut Driver, seen: &mut Seen) {
+        let is_pinned = |rule: &Rule| matches!(rule.policy, FlowPolicy::Pinned(_));
+        let rules = &self.plan.rules;
+        if !rules.iter().any(is_pinned) {
+            return;
+        }
+        let (engine, now) = driver.engine();
+        for (id, peer) in self.peers.iter().copied().zip(&self.plan.peers) {
+            let Some(status) = engine.peer_status(now, id) else { continue };
+            seen.told.extend(self.pinned.look((id, &peer.label()), rules, &status));
+        }
     }
 
     /// Which budgets are spent, or new, since this was asked last.

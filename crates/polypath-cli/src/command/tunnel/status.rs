@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration as SystemDuration, Instant};
 
 use polypath_tunnel::driver::{Driver, Handle, Losses};
-use polypath_tunnel::{PeerStatus, ResequencerCounts};
+use polypath_tunnel::{PeerStatus, ResequencerCounts, Rule};
 use polypath_units::Duration;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,7 @@ use super::super::words::amount;
 use super::super::{Failure, complain, print_json, print_line};
 use super::budgets::Budget;
 use super::control::{MISTAKE, Question, ask, names, remove};
+use super::pinned;
 use super::running::Running;
 
 /// A tunnel ends within this, unless it hangs.
@@ -89,6 +90,10 @@ pub(super) struct PeerReport {
     sent_packets: u64,
     received_packets: u64,
     dropped_packets: u64,
+    /// Of them, those whose rule pins them to a path that is not there, or does not work.
+    pinned_dropped_packets: u64,
+    /// Paths that rules pin packets to, and that are not there or do not work now.
+    missing_pinned_paths: Vec<usize>,
     sent_again_packets: u64,
     repair_packets_sent: u64,
     repair_packets_received: u64,
@@ -126,6 +131,7 @@ impl PeerReport {
     pub(super) fn new(
         name: Option<String>,
         status: &PeerStatus,
+        rules: &[Rule],
         interface: impl Fn(polypath_tunnel::PathId) -> Option<String>,
     ) -> Self {
         let (counts, order) = (&status.counts, &status.order);
@@ -140,6 +146,8 @@ impl PeerReport {
             sent_packets: counts.sent,
             received_packets: counts.received,
             dropped_packets: counts.dropped,
+            pinned_dropped_packets: counts.pinned_dropped,
+            missing_pinned_paths: pinned::missing(rules, status).map(|(_, path)| path.index()).collect(),
             sent_again_packets: counts.sent_again,
             repair_packets_sent: counts.repairs_sent,
             repair_packets_received: counts.repairs_received,
@@ -186,7 +194,7 @@ pub(super) fn report(running: &Arc<Running>, handle: &Handle<Driver>) -> String 
         let peers = state.peers().filter_map(|(id, plan)| {
             let status = engine.peer_status(now, id)?;
             let interface = |path| state.follower.interface_of(id, path).map(str::to_owned);
-            Some(PeerReport::new(plan.name.clone(), &status, interface))
+            Some(PeerReport::new(plan.name.clone(), &status, &state.plan.rules, interface))
         });
         let budgets = state.plan.uplinks.budgets().map(|budget| {
             let used_bytes = state.budgets.used_bytes(&budget);
@@ -311,6 +319,15 @@ fn words(report: &TunnelReport) -> String {
                 peer.not_rebuilt_packets
             );
         }
+        if peer.pinned_dropped_packets > 0 {
+            let missing: Vec<_> = peer.missing_pinned_paths.iter().map(ToString::to_string).collect();
+            let _ = write!(text, "\n    pinned packets: {} dropped", peer.pinned_dropped_packets);
+            let _ = match &missing[..] {
+                [] => write!(text, ", when their path did not work"),
+                [one] => write!(text, "; path {one} is not there, or does not work"),
+                several => write!(text, "; paths {} are not there, or do not work", several.join(", ")),
+            };
+        }
         for path in &peer.paths {
             let interface = path.interface.as_deref().unwrap_or("path");
             let _ = write!(text, "\n    {} {interface} to {}: {}", path.number, path.remote, path.state);
@@ -380,11 +397,37 @@ mod tests {
         "lost": {"unsent_datagrams": 0, "overflowed_datagrams": 0, "unwritten_packets": 0, "overflowed_packets": 0, "malformed_frames": 0},
         "peers": []}"#;
 
+    const PEER: &str = r#"{"name": "laptop", "public_key": "K", "kind": "polypath", "keys_age_seconds": 1.0, "endpoint": null,
+        "sent_packets": 0, "received_packets": 0, "dropped_packets": 0, "pinned_dropped_packets": 0, "missing_pinned_paths": [],
+        "sent_again_packets": 0, "repair_packets_sent": 0, "repair_packets_received": 0, "rebuilt_packets": 0,
+        "not_rebuilt_packets": 0, "foreign_packets": 0, "replayed_packets": 0, "not_authentic_packets": 0, "late_packets": 0,
+        "missing_packets": 0, "waiting_bytes": 0, "held_bytes": 0, "split_flows": 0, "paths": []}"#;
+
     #[test]
     fn a_spent_budget_is_told_with_what_follows() {
         let report = serde_json::from_str(REPORT).unwrap();
         let expected = "polypath-vpn: public key K\n  wlan0: 4.0 MB of 5.0 MB left\n  wwan0: 0 B of 1.0 MB/day left: it is a backup now\n  \
                         wwan1: 0 B of 1.0 MB/day left: it carries nothing now";
         assert_eq!(words(&report), expected);
+    }
+
+    #[test]
+    fn what_rules_drop_is_told_with_their_paths() {
+        let mut report: TunnelReport = serde_json::from_str(REPORT).unwrap();
+        report.budgets.clear();
+        report.peers.push(serde_json::from_str(PEER).unwrap());
+        let mut line = |dropped, missing: &[usize]| {
+            report.peers[0].pinned_dropped_packets = dropped;
+            report.peers[0].missing_pinned_paths = missing.to_vec();
+            words(&report).lines().find(|line| line.contains("pinned")).map(|line| line.trim().to_owned())
+        };
+        assert_eq!(line(0, &[9]), None);
+        assert_eq!(line(3, &[]).unwrap(), "pinned packets: 3 dropped, when their path did not work");
+        assert_eq!(
+            line(3, &[9]).unwrap(),
+            "pinned packets: 3 dropped; path 9 is not there, or does not work"
+        );
+        let expected = "pinned packets: 3 dropped; paths 1, 9 are not there, or do not work";
+        assert_eq!(line(3, &[1, 9]).unwrap(), expected);
     }
 }
