@@ -95,6 +95,19 @@ impl<'de> Deserialize<'de> for InterfaceSetting {
     }
 }
 
+/// A number; one that does not fit is told with what was `expected`, in place of its type.
+pub(super) fn number<'de, D: Deserializer<'de>, N: TryFrom<i64>>(
+    deserializer: D,
+    expected: &'static str,
+) -> Result<N, D::Error> {
+    let number = i64::deserialize(deserializer)?;
+    N::try_from(number).map_err(|_| de::Error::invalid_value(de::Unexpected::Signed(number), &expected))
+}
+
+fn priority<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
+    number(deserializer, "0 to 255, the smaller the better")
+}
+
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct InterfaceTable {
@@ -107,7 +120,7 @@ pub(super) struct InterfaceTable {
     #[serde(default)]
     metered: bool,
     /// The smaller, the more do handovers prefer it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "priority")]
     priority: u8,
     /// It is a backup once so much went over it.
     // Text, since what is wrong with a quantity in one of several forms would not be told.

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use polypath_tunnel::key::{PresharedKey, PrivateKey, PublicKey};
 use polypath_tunnel::{EngineConfig, Network, Rule};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::super::configuration::InterfaceSetting;
+use super::super::configuration::{InterfaceSetting, number};
 use super::super::{Failure, harmless};
 use super::rule_text::RuleText;
 use super::uplinks::Uplinks;
@@ -41,9 +41,9 @@ pub(super) struct Interface {
     pub(super) addresses: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "port")]
     pub(super) listen_port: Option<u16>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "mtu")]
     pub(super) mtu: Option<u32>,
     /// Where `add-peer` tells peers to call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -71,6 +71,15 @@ pub(super) struct Forward {
     /// With this host's address.
     #[serde(default = "yes")]
     pub(super) masquerade: bool,
+}
+
+// What is derived names the type of a number that does not fit, and not its bounds.
+fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
+    number(deserializer, "a port: 0 to 65535").map(Some)
+}
+
+fn mtu<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    number(deserializer, "1280 to 9000").map(Some)
 }
 
 const fn yes() -> bool {
@@ -369,6 +378,13 @@ mod tests {
             ("[interface]\nprivate-key = \"abc\"\naddresses = []\n".to_owned(), "interface.private-key"),
             (interface.replace("/24", ""), "interface.addresses"),
             (format!("{interface}mtu = 100\n"), "interface.mtu"),
+            (format!("{interface}mtu = -1\n"), "integer `-1`, expected 1280 to 9000"),
+            (format!("{interface}listen-port = 70000\n"), "integer `70000`, expected a port: 0 to 65535"),
+            (
+                format!("{interface}[uplinks]\ninterfaces = [{{ name = \"wwan0\", priority = 256 }}]\n"),
+                "integer `256`, expected 0 to 255, the smaller the better",
+            ),
+            (format!("{interface}[[rules]]\ndscp = 64\n"), "integer `64`, expected a DSCP: 0 to 63"),
             (format!("{interface}[[peers]]\npublic-key = \"x\"\n"), "peers[0].public-key"),
             (format!("{interface}[[rules]]\npolicy = \"fast\"\n"), "rules[0]"),
             (
