@@ -1,12 +1,12 @@
 //! Where peers are called: the addresses of their names, which may change.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use polypath_tunnel::PeerId;
 
 use super::super::complain;
-use super::file::resolve;
+use super::file::PORT;
 
 /// A peer and one of its endpoints, as it is written.
 type Key = (PeerId, String);
@@ -76,6 +76,45 @@ pub(super) fn is_name(endpoint: &str) -> bool {
     endpoint.parse::<SocketAddr>().is_err() && endpoint.parse::<IpAddr>().is_err()
 }
 
+/// Splits an endpoint into a host and a port.
+fn split_endpoint(text: &str) -> Result<(String, u16), String> {
+    let mistake =
+        || format!("{text:?} is no endpoint: expected a host, and maybe a port, like vpn.example.org:51820");
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok((address.ip().to_string(), address.port()));
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok((address.to_string(), PORT));
+    }
+    match text.split_once(':') {
+        None if !text.is_empty() && !text.contains(char::is_whitespace) => Ok((text.to_owned(), PORT)),
+        Some((host, port)) if !host.is_empty() => Ok((host.to_owned(), port.parse().map_err(|_| mistake())?)),
+        _ => Err(mistake()),
+    }
+}
+
+/// Whether it is one.
+pub(super) fn check_endpoint(text: &str) -> Result<(), String> {
+    split_endpoint(text).map(|_| ())
+}
+
+/// The addresses of an endpoint; names are looked up.
+fn resolve(text: &str) -> Result<Vec<SocketAddr>, String> {
+    let (host, port) = split_endpoint(text)?;
+    let found = (host.as_str(), port).to_socket_addrs();
+    found.map(Iterator::collect).map_err(|error| format!("{host} was not found: {error}"))
+}
+
+/// An endpoint with its port.
+pub(super) fn with_port(text: &str, port: u16) -> String {
+    match (text.parse::<SocketAddr>(), text.parse::<IpAddr>()) {
+        (Ok(_), _) => text.to_owned(),
+        (_, Ok(address)) => SocketAddr::new(address, port).to_string(),
+        _ if text.contains(':') => text.to_owned(),
+        _ => format!("{text}:{port}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use polypath_tunnel::driver::{system_random, zero_since_1970};
@@ -118,5 +157,14 @@ mod tests {
         // What can't be found now may still be where it was.
         assert_eq!(look(&[peer], None), (true, 1, vec![second, "10.0.0.9:7".into()]));
         assert_eq!(told, ["vpn.test was not found"; 2]);
+    }
+
+    #[test]
+    fn endpoints_get_their_port() {
+        assert_eq!(with_port("10.0.0.1", 7), "10.0.0.1:7");
+        assert_eq!(with_port("2001:db8::1", 7), "[2001:db8::1]:7");
+        assert_eq!(with_port("host:9", 7), "host:9");
+        assert_eq!(with_port("host", 7), "host:7");
+        assert_eq!(split_endpoint("vpn.example.org"), Ok(("vpn.example.org".into(), PORT)));
     }
 }

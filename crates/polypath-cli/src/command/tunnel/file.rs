@@ -1,7 +1,7 @@
 //! The file of one end.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::path::Path;
 
 use polypath_tunnel::key::{PresharedKey, PrivateKey, PublicKey};
@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::super::configuration::{InterfaceSetting, number};
 use super::super::{Failure, harmless};
+use super::endpoints::check_endpoint;
 use super::rule_text::RuleText;
 use super::uplinks::Uplinks;
 
@@ -293,44 +294,6 @@ pub(super) fn parse_address(text: &str) -> Option<Address> {
     Some(Address { address, prefix_bits })
 }
 
-/// Splits an endpoint into a host and a port.
-fn split_endpoint(text: &str) -> Result<(String, u16), String> {
-    let mistake =
-        || format!("{text:?} is no endpoint: expected a host, and maybe a port, like vpn.example.org:51820");
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok((address.ip().to_string(), address.port()));
-    }
-    if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok((address.to_string(), PORT));
-    }
-    match text.split_once(':') {
-        None if !text.is_empty() && !text.contains(char::is_whitespace) => Ok((text.to_owned(), PORT)),
-        Some((host, port)) if !host.is_empty() => Ok((host.to_owned(), port.parse().map_err(|_| mistake())?)),
-        _ => Err(mistake()),
-    }
-}
-
-fn check_endpoint(text: &str) -> Result<(), String> {
-    split_endpoint(text).map(|_| ())
-}
-
-/// The addresses of an endpoint; names are looked up.
-pub(super) fn resolve(text: &str) -> Result<Vec<SocketAddr>, String> {
-    let (host, port) = split_endpoint(text)?;
-    let found = (host.as_str(), port).to_socket_addrs();
-    found.map(Iterator::collect).map_err(|error| format!("{host} was not found: {error}"))
-}
-
-/// An endpoint with its port.
-pub(super) fn with_port(text: &str, port: u16) -> String {
-    match (text.parse::<SocketAddr>(), text.parse::<IpAddr>()) {
-        (Ok(_), _) => text.to_owned(),
-        (_, Ok(address)) => SocketAddr::new(address, port).to_string(),
-        _ if text.contains(':') => text.to_owned(),
-        _ => format!("{text}:{port}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use polypath_tunnel::{FlowPolicy, Rule};
@@ -368,7 +331,7 @@ mod tests {
             plan.forward,
             Some(Forward { lan: vec!["eth1".into()], internet: false, masquerade: true })
         );
-        assert_eq!(split_endpoint(&plan.peers[0].endpoints[0]), Ok(("vpn.example.org".into(), PORT)));
+        assert_eq!(plan.peers[0].endpoints, ["vpn.example.org", "[2001:db8::1]:9"]);
     }
 
     #[test]
@@ -410,13 +373,5 @@ mod tests {
             let message = plan(&text).unwrap_err();
             assert!(message.contains(expected), "{message}");
         }
-    }
-
-    #[test]
-    fn endpoints_get_their_port() {
-        assert_eq!(with_port("10.0.0.1", 7), "10.0.0.1:7");
-        assert_eq!(with_port("2001:db8::1", 7), "[2001:db8::1]:7");
-        assert_eq!(with_port("host:9", 7), "host:9");
-        assert_eq!(with_port("host", 7), "host:7");
     }
 }
