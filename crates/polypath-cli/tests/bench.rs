@@ -106,6 +106,32 @@ fn tunnel_tells_all_of_the_relay_and_who_is_missing() {
     is_positive(&rows[0]["failover"], "gap_ms");
 }
 
+/// The kernel's TCP through four tunnels side by side.
+#[test]
+fn tunnel_tells_what_a_flavour_of_tcp_has_over_each_path_and_over_both() {
+    let arguments = ["tunnel", "--flavours", "--only", "no-sack", "--rounds", "1", "--seconds", "0.6"];
+    let Some(result) = bench(&arguments) else { return };
+    let rows = list(&result, "rows");
+    assert_eq!(rows.iter().map(|row| &row["name"]).collect::<Vec<_>>(), ["no-sack"]);
+    assert_eq!(rows[0]["variables"]["tcp_sack"], "0");
+    is_positive(&rows[0]["wlan_mbit_per_s"], "median");
+    for first in ["wlan_first", "hspa_first"] {
+        is_positive(&rows[0][first]["mbit_per_s"], "median");
+        assert!(rows[0][first]["benefit_over_tcp"]["median"].is_number(), "{result}");
+    }
+}
+
+#[test]
+fn a_flavour_that_does_not_exist_is_refused() {
+    let output = Command::new(env!("CARGO_BIN_EXE_polypath"))
+        .args(["bench", "tunnel", "--flavours", "--only", "nosuch"])
+        .output()
+        .expect("the command runs");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("nosuch") && message.trim_end().lines().count() == 1, "{message}");
+}
+
 #[test]
 fn an_engine_that_does_not_exist_is_refused_with_a_list() {
     let output = Command::new(env!("CARGO_BIN_EXE_polypath"))

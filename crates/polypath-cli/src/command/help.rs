@@ -97,7 +97,7 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         "polypath bench tunnel",
         [
             "polypath bench tunnel --peers target/tunnels/bin",
-            "polypath bench tunnel --systems polypath,wireguard-go --rounds 5 --json",
+            "polypath bench tunnel --flavours --rounds 2 --json",
         ],
     ),
     ("polypath demo", ["polypath demo", "polypath demo --virtual --cut wifi@2s..5s --report demo.html"]),

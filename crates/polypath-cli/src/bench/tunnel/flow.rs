@@ -12,8 +12,6 @@ use rustix::net::sockopt::set_tcp_congestion;
 
 use crate::bench::outcome::monotonic_s;
 
-/// Linux's default, whatever this machine has.
-const CONGESTION: &str = "cubic";
 /// Bytes that are handed over and asked for at a time: iperf3's choice.
 const BLOCK_BYTES: usize = 128 << 10;
 /// Between two looks at whether it is over.
@@ -33,13 +31,13 @@ pub(super) struct Flow {
 pub(super) struct Arrivals(Vec<(f64, u64)>);
 
 impl Flow {
-    /// Connects to this address in `to`, and begins to send.
-    pub(super) fn start(from: &Namespace, to: &Namespace, addr: Ipv4Addr) -> io::Result<Self> {
+    /// Connects to this address in `to`, and begins to send, with this congestion control.
+    pub(super) fn start([from, to]: [&Namespace; 2], addr: Ipv4Addr, congestion: &str) -> io::Result<Self> {
         let listener = to.run(|| TcpListener::bind((addr, 0)))??;
         let target = listener.local_addr()?;
         let sender = from.run(|| TcpStream::connect(target))??;
         let (receiver, _) = listener.accept()?;
-        set_tcp_congestion(&sender, CONGESTION)?;
+        set_tcp_congestion(&sender, congestion)?;
         sender.set_write_timeout(Some(LOOK))?;
         receiver.set_read_timeout(Some(LOOK))?;
         let is_over = Arc::new(AtomicBool::new(false));

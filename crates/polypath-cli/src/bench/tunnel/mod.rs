@@ -1,6 +1,7 @@
 //! `polypath bench tunnel`: our tunnel beside WireGuard's programs in user space and a relay that protects nothing.
 
 mod datagrams;
+pub(crate) mod flavours;
 mod flow;
 mod keys;
 pub(crate) mod relay;
@@ -17,6 +18,7 @@ use serde::Serialize;
 pub(crate) use datagrams::Stream;
 pub(crate) use scenes::Failover;
 use scenes::{OnePath, Throughput, TwoPaths};
+use system::Given;
 pub(crate) use system::System;
 
 use super::beside_kernel::scene::AccessLink;
@@ -104,7 +106,7 @@ pub(crate) fn run(
     }
     let mut rows = Vec::new();
     for (at, (system, program)) in config.systems.iter().enumerate() {
-        let scene = TwoPaths::start(*system, program, folder.path(), &LINES)?;
+        let scene = TwoPaths::start(*system, program, Given::alone(folder.path()), &LINES)?;
         let latency_ms = scene.latency_ms(config.length / 4)?;
         let tcp_share_of_sum = scene.tcp_share(config.length)?;
         on_step(format!("{system} {:.1} % of the sum", tcp_share_of_sum * 100.0));

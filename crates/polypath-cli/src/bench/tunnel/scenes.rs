@@ -12,12 +12,14 @@ use serde::Serialize;
 
 use super::datagrams::{Stream, round_trips_ms, stream};
 use super::flow::Flow;
-use super::system::{System, Tunnel, inner};
+use super::system::{Given, System, Tunnel, inner};
 use crate::bench::beside_kernel::scene::{AccessLink, emulated, neighbours_wait};
 use crate::bench::host::MachineTime;
 use crate::bench::outcome::monotonic_s;
 use crate::bench::{BenchError, Spread};
 
+/// Linux's default, whatever this machine has.
+pub(super) const CONGESTION: &str = "cubic";
 /// Part of a transfer at its begin that does not count: slow start.
 const BEGIN: u32 = 5;
 /// Between two measurements, for queues to become empty.
@@ -54,12 +56,13 @@ pub(super) struct OnePath {
 impl OnePath {
     pub(super) fn start(system: System, program: &Path, folder: &Path) -> Result<Self, BenchError> {
         let testbed = Testbed::new(1).map_err(BenchError::Namespaces)?;
-        Ok(Self { tunnel: Tunnel::start(system, program, &testbed, folder)?, testbed })
+        Ok(Self { tunnel: Tunnel::start(system, program, &testbed, Given::alone(folder))?, testbed })
     }
 
     /// Of one connection, and what it costs.
     pub(super) fn throughput(&self, length: Duration) -> Result<Throughput, BenchError> {
-        let flow = Flow::start(&self.testbed.client, &self.testbed.server, inner(Side::Server))?;
+        let ends = [&self.testbed.client, &self.testbed.server];
+        let flow = Flow::start(ends, inner(Side::Server), CONGESTION)?;
         thread::sleep(length / BEGIN);
         let (from_s, cpu_from_s, machine_from) = (monotonic_s(), self.tunnel.cpu_s()?, MachineTime::now()?);
         thread::sleep(length);
@@ -73,7 +76,7 @@ impl OnePath {
     }
 }
 
-/// A tunnel over two emulated access links.
+/// A tunnel over emulated access links: two, but where one is to be seen alone.
 pub(super) struct TwoPaths {
     _tunnel: Tunnel,
     emulation: Emulation,
@@ -90,7 +93,7 @@ impl TwoPaths {
     pub(super) fn start(
         system: System,
         program: &Path,
-        folder: &Path,
+        given: Given<'_>,
         lines: &[AccessLink],
     ) -> Result<Self, BenchError> {
         let testbed = Testbed::with_middle(lines.len() as u8).map_err(BenchError::Namespaces)?;
@@ -100,7 +103,7 @@ impl TwoPaths {
         let used = if system.has_all_paths() { lines } else { &lines[..1] };
         let sum = |lines: &[AccessLink]| lines.iter().map(|line| line.mbit_per_s).sum();
         Ok(Self {
-            _tunnel: Tunnel::start(system, program, &testbed, folder)?,
+            _tunnel: Tunnel::start(system, program, &testbed, given)?,
             emulation,
             sum_mbit_per_s: sum(lines),
             used_mbit_per_s: sum(used),
@@ -108,9 +111,18 @@ impl TwoPaths {
         })
     }
 
-    fn flow(&self) -> io::Result<Flow> {
+    /// Sets a variable at both hosts.
+    pub(super) fn set_variable(&self, name: &str, value: &str) -> io::Result<()> {
+        [&self.testbed.client, &self.testbed.server]
+            .iter()
+            .try_for_each(|host| host.set_variable(name, value))
+    }
+
+    /// Begins a transfer.
+    pub(super) fn flow(&self, congestion: &str) -> io::Result<Flow> {
         // The server sends, as most servers do.
-        Flow::start(&self.testbed.server, &self.testbed.client, inner(Side::Client))
+        let ends = [&self.testbed.server, &self.testbed.client];
+        Flow::start(ends, inner(Side::Client), congestion)
     }
 
     fn round_trips_ms(&self, length: Duration) -> Result<f64, BenchError> {
@@ -127,7 +139,7 @@ impl TwoPaths {
 
     /// Share of the sum of both paths' rates that one connection gets.
     pub(super) fn tcp_share(&self, length: Duration) -> Result<f64, BenchError> {
-        let flow = self.flow()?;
+        let flow = self.flow(CONGESTION)?;
         thread::sleep(length / BEGIN);
         let from_s = monotonic_s();
         thread::sleep(length);
@@ -145,7 +157,7 @@ impl TwoPaths {
 
     /// Median round trip beside a bulk transfer.
     pub(super) fn latency_under_load_ms(&self, length: Duration) -> Result<f64, BenchError> {
-        let flow = self.flow()?;
+        let flow = self.flow(CONGESTION)?;
         thread::sleep(length / BEGIN);
         let median = self.round_trips_ms(length);
         flow.finish()?;
@@ -155,7 +167,7 @@ impl TwoPaths {
 
     /// The better path loses all packets for a while, without a word, in the middle of a transfer.
     pub(super) fn failover(&self, outage: Duration) -> Result<Failover, BenchError> {
-        let flow = self.flow()?;
+        let flow = self.flow(CONGESTION)?;
         thread::sleep(outage);
         let lost_s = monotonic_s();
         self.emulation.change(0, Change::Down)?;

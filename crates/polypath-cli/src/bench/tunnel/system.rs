@@ -95,6 +95,33 @@ fn find_polypath() -> Result<PathBuf, String> {
     }
 }
 
+/// What both ends are given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Given<'a> {
+    /// For their files.
+    pub(super) folder: &'a Path,
+    /// Tells their devices and files from those of tunnels beside this one. Below 100: names of devices are short.
+    pub(super) number: u8,
+    /// What the files of our own tunnel say about flows.
+    pub(super) rules: &'static str,
+}
+
+impl<'a> Given<'a> {
+    /// Of a tunnel that has no others beside it, and no rules.
+    pub(super) const fn alone(folder: &'a Path) -> Self {
+        Self { folder, number: 0, rules: "" }
+    }
+
+    /// Sockets are files that all namespaces share: each device has a name of its own.
+    fn device(&self, side: Side) -> String {
+        format!("pp{}-{}-{}", std::process::id(), self.number, number(side))
+    }
+
+    fn file(&self, side: Side, extension: &str) -> PathBuf {
+        self.folder.join(format!("tunnel-{}-{}.{extension}", self.number, number(side)))
+    }
+}
+
 /// Two processes with a device each, joined over the paths of a testbed. They end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Tunnel {
@@ -140,40 +167,35 @@ fn outer(side: Side, path: u8) -> Ipv4Addr {
     }
 }
 
-/// Sockets of WireGuard's programs are files that all namespaces share: each has a name of its own.
-fn device(side: Side) -> String {
-    format!("pp{}-{}", std::process::id(), number(side))
-}
-
 impl Tunnel {
-    /// Starts both ends and waits until a packet has crossed. `folder` is for files that they need.
+    /// Starts both ends and waits until a packet has crossed.
     pub(super) fn start(
         system: System,
         program: &Path,
         testbed: &Testbed,
-        folder: &Path,
+        given: Given<'_>,
     ) -> io::Result<Self> {
         let mut tunnel = Self { ends: Vec::new() };
         for side in [Side::Client, Side::Server] {
             let namespace = testbed.namespace(side);
             let end = match system {
-                System::Polypath => start_polypath(program, testbed, side, folder)?,
+                System::Polypath => start_polypath(program, testbed, side, given)?,
                 System::WireguardGo => {
                     let mut command = Command::new(program);
-                    command.args(["--foreground", &device(side)]).env("LOG_LEVEL", "error");
-                    start_wireguard(command, namespace, side, folder)?
+                    command.args(["--foreground", &given.device(side)]).env("LOG_LEVEL", "error");
+                    start_wireguard(command, namespace, side, given)?
                 }
                 System::Boringtun => {
                     let mut command = Command::new(program);
-                    command.args(["--foreground", "--disable-drop-privileges", &device(side)]);
-                    start_wireguard(command, namespace, side, folder)?
+                    command.args(["--foreground", "--disable-drop-privileges", &given.device(side)]);
+                    start_wireguard(command, namespace, side, given)?
                 }
                 System::UdpRelay => {
                     let mut command = Command::new(program);
-                    command.args(["bench", "tunnel-relay", &device(side)]);
+                    command.args(["bench", "tunnel-relay", &given.device(side)]);
                     command.arg(outer(opposite(side), 0).to_string()).arg(PORT.to_string());
-                    let mut end = End::spawn(command, namespace, None, &said(side, folder))?;
-                    end.set_up_device(namespace, side)?;
+                    let mut end = End::spawn(command, namespace, None, &given.file(side, "log"))?;
+                    end.set_up_device(namespace, side, given)?;
                     end
                 }
             };
@@ -194,7 +216,7 @@ impl Tunnel {
 }
 
 /// The one place that knows our own command and its configuration: two files, and a process for each.
-fn start_polypath(program: &Path, testbed: &Testbed, side: Side, folder: &Path) -> io::Result<End> {
+fn start_polypath(program: &Path, testbed: &Testbed, side: Side, given: Given<'_>) -> io::Result<End> {
     let (own, peer) = (keys(side), keys(opposite(side)));
     // The client calls, over all paths.
     let paths = if side == Side::Client { testbed.paths() } else { 0 };
@@ -202,20 +224,21 @@ fn start_polypath(program: &Path, testbed: &Testbed, side: Side, folder: &Path) 
         (0..paths).map(|path| format!("\"{}:{PORT}\"", outer(opposite(side), path))).collect();
     let configuration = format!(
         "[interface]\nname = \"{}\"\nprivate-key = \"{}\"\naddresses = [\"{}/{PREFIX_LENGTH}\"]\nlisten-port = {PORT}\nmtu = {MTU_BYTES}\n\n\
-         [[peers]]\npublic-key = \"{}\"\nendpoints = [{}]\nallowed-ips = [\"{}/{PREFIX_LENGTH}\"]\n",
-        device(side),
+         [[peers]]\npublic-key = \"{}\"\nendpoints = [{}]\nallowed-ips = [\"{}/{PREFIX_LENGTH}\"]\n{}",
+        given.device(side),
         own.private_base64(),
         inner(side),
         peer.public_base64(),
         endpoints.join(", "),
         inner(Side::Client),
+        given.rules,
     );
-    let file = folder.join(format!("tunnel-{}.toml", number(side)));
+    let file = given.file(side, "toml");
     fs::write(&file, configuration)?;
     let mut command = Command::new(program);
     command.args(["tunnel", "up"]).arg(file);
     let namespace = testbed.namespace(side);
-    let mut end = End::spawn(command, namespace, None, &said(side, folder))?;
+    let mut end = End::spawn(command, namespace, None, &given.file(side, "log"))?;
     // It gives its device the address itself.
     let started = Instant::now();
     while let Err(error) = namespace.run(|| UdpSocket::bind((inner(side), 0)))? {
@@ -227,18 +250,14 @@ fn start_polypath(program: &Path, testbed: &Testbed, side: Side, folder: &Path) 
     Ok(end)
 }
 
-fn said(side: Side, folder: &Path) -> PathBuf {
-    folder.join(format!("tunnel-{}.log", number(side)))
-}
-
-fn start_wireguard(command: Command, namespace: &Namespace, side: Side, folder: &Path) -> io::Result<End> {
-    let uapi = Uapi::of(&device(side));
-    let mut end = End::spawn(command, namespace, Some(uapi.clone()), &said(side, folder))?;
+fn start_wireguard(command: Command, namespace: &Namespace, side: Side, given: Given<'_>) -> io::Result<End> {
+    let uapi = Uapi::of(&given.device(side));
+    let mut end = End::spawn(command, namespace, Some(uapi.clone()), &given.file(side, "log"))?;
     let (own, peer) = (keys(side), keys(opposite(side)));
     let endpoint = SocketAddr::from((outer(opposite(side), 0), PORT));
     uapi.configure(own, peer, PORT, endpoint, (inner(Side::Client), PREFIX_LENGTH))
         .map_err(|error| end.explain(error))?;
-    end.set_up_device(namespace, side)?;
+    end.set_up_device(namespace, side, given)?;
     Ok(end)
 }
 
@@ -257,8 +276,8 @@ impl End {
     }
 
     /// Waits for the device and gives it its address.
-    fn set_up_device(&mut self, namespace: &Namespace, side: Side) -> io::Result<()> {
-        let (name, started) = (device(side), Instant::now());
+    fn set_up_device(&mut self, namespace: &Namespace, side: Side, given: Given<'_>) -> io::Result<()> {
+        let (name, started) = (given.device(side), Instant::now());
         while let Err(error) = namespace.run(|| Netlink::new()?.link_index(&name))? {
             if started.elapsed() > PATIENCE {
                 return Err(self.explain(error));

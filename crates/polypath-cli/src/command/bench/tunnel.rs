@@ -1,5 +1,7 @@
 //! `polypath bench tunnel`.
 
+mod flavours;
+
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -25,6 +27,12 @@ pub(crate) struct Arguments {
     /// Folder with wireguard-go and boringtun-cli, such as `make setup-tunnels` fills; else they are looked for as all programs are
     #[arg(long, value_name = "FOLDER")]
     peers: Option<PathBuf>,
+    /// Instead, one TCP of the kernel through our tunnel over WLAN and HSPA, by congestion control and by what repairs losses
+    #[arg(long, conflicts_with_all = ["systems", "peers"])]
+    flavours: bool,
+    /// Only flavours whose name contains this, such as "sack"
+    #[arg(long, value_name = "TEXT", default_value = "", requires = "flavours")]
+    only: String,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -46,7 +54,12 @@ the seconds. Times of the processor are those of the tunnel's two processes, for
 JSON: of polypath, null if it takes no part: throughput_ratio_to_wireguard and cpu_ratio_to_wireguard (medians over the rounds, to wireguard-go), tcp_share_of_sum (payload, of both paths' rates), udp_loss (share), \
 jitter_ms, latency_under_load_ms (median), failover_gap_ms; rounds, seconds, lines (mbit_per_s, rtt_ms, queue_ms); rows: system, gbit_per_s, cpu_s_per_gb, machine_s_per_gb (the whole machine's busy \
 time), throughput_ratio_to_wireguard, cpu_ratio_to_wireguard, each {median, min, max}, tcp_share_of_sum, stream {mbit_per_s, loss, reordered, jitter_ms}, latency_ms, latency_under_load_ms, \
-failover {gap_ms, went_on (before the path came back), survived}; skipped: why, by name.";
+failover {gap_ms, went_on (before the path came back), survived}; skipped: why, by name.\n\n\
+With --flavours it is our tunnel alone, and one connection of the kernel's TCP through it: over WLAN of 4.8 Mbit/s and 10 ms, over HSPA of 3.2 Mbit/s and 100 ms, over both with WLAN first in the tunnel's file, \
+and with HSPA first. Queues have 200 packets. The four run side by side, in namespaces of their own, each through a fresh tunnel; slow start counts. A flavour is each congestion control that the kernel has, with all else as Linux has it, and CUBIC without SACK, without DSACK, without F-RTO, without timestamps, or with \
+tcp_reordering = 127; `newreno` is Reno without the first four; `split` is CUBIC with `tcp = \"split\"`. The benefit is 0 at what the better path gave the same flavour alone, 1 at the sum of both, and -1 at nothing.\n\n\
+JSON of --flavours: rounds, seconds, wlan, hspa (mbit_per_s, rtt_ms, queue_ms); rows: name, congestion, variables (those of net/ipv4 that differ from Linux's), is_split, wlan_mbit_per_s, hspa_mbit_per_s, wlan_first and \
+hspa_first {mbit_per_s, benefit_over_tcp}, each {median, min, max}; skipped: why, by name.";
 
 fn parse_system(text: &str) -> Result<System, String> {
     System::ALL.into_iter().find(|system| system.name() == text).ok_or_else(|| {
@@ -56,6 +69,10 @@ fn parse_system(text: &str) -> Result<System, String> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let length = Duration::from_secs_f64(arguments.seconds);
+    if arguments.flavours {
+        return flavours::run(&arguments.only, arguments.rounds, length, arguments.json);
+    }
     let wanted = if arguments.systems.is_empty() { &System::ALL[..] } else { &arguments.systems };
     let (mut systems, mut skipped) = (Vec::new(), BTreeMap::new());
     for system in wanted {
@@ -67,7 +84,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
         }
     }
-    let length = Duration::from_secs_f64(arguments.seconds);
     let config = TunnelConfig { rounds: arguments.rounds, length, systems };
     let bar = super::progress(tunnel::steps(&config));
     let result = tunnel::run(&config, skipped, |message| {
