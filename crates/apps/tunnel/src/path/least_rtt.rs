@@ -1,12 +1,13 @@
 //! The least round-trip time of a path, as most of its packets have it when there is no queue.
 //!
 //! Where delays vary, one packet in thousands takes hardly any time, and the others are none the faster for it: a window for that one would
-//! leave the path half empty. So samples count in batches, each by its median.
+//! leave the path half empty. So what counts is the fourth-least of the last eight samples, and of that the least.
 
 use polypath_units::{Duration, Instant};
 
-/// Samples of a batch.
-const BATCH: usize = 8;
+/// The last samples, of which the three least don't count.
+const LAST: usize = 8;
+const OUTLIERS: usize = 3;
 /// A controller is told so often that the path was without a queue.
 const TELL: Duration = Duration::from_secs(2);
 /// What is looked back at is one to two of these: a path may change.
@@ -19,8 +20,10 @@ pub(super) struct LeastRtt {
     since: Instant,
     now: Option<Duration>,
     before: Option<Duration>,
-    batch: [Duration; BATCH],
-    in_batch: usize,
+    /// By turns.
+    last: [Duration; LAST],
+    /// Samples of this window.
+    count: usize,
     /// What the controller was told last, and when.
     told: Option<(Instant, Duration)>,
 }
@@ -29,36 +32,41 @@ impl LeastRtt {
     pub(super) fn note(&mut self, now: Instant, sample: Duration) {
         if now.since(self.since) >= WINDOW {
             (self.since, self.before, self.now) = (now, self.now, None);
+            self.count = 0;
         }
-        self.batch[self.in_batch] = sample;
-        self.in_batch += 1;
-        if self.in_batch == BATCH {
-            self.batch.sort_unstable();
-            let median = self.batch[(BATCH - 1) / 2];
-            self.now = Some(self.now.map_or(median, |least| least.min(median)));
-            self.in_batch = 0;
+        self.last[self.count % LAST] = sample;
+        self.count += 1;
+        if self.count >= LAST {
+            let mut sorted = self.last;
+            sorted.sort_unstable();
+            let usual = sorted[OUTLIERS];
+            self.now = Some(self.now.map_or(usual, |least| least.min(usual)));
         }
     }
 
     /// Of a few samples, it is the least of them.
     pub(super) fn least(&self) -> Duration {
-        let of_batches = [self.now, self.before].into_iter().flatten().min();
-        let of_few = || self.batch[..self.in_batch].iter().min().copied();
-        of_batches.or_else(of_few).unwrap_or(Duration::ZERO)
+        let of_many = [self.now, self.before].into_iter().flatten().min();
+        of_many.or_else(|| self.last.iter().take(self.count).min().copied()).unwrap_or(Duration::ZERO)
     }
 
     /// A hair less than was told before, if a sample is about the least: a controller that waits for a lower one then need not empty
     /// the path to see it.
     pub(super) fn told_for(&mut self, now: Instant, sample: Duration) -> Duration {
         let least = self.least();
-        let is_about = sample <= least + least / 16 + TOLERANCE;
-        if !is_about || self.told.is_some_and(|(at, _)| now.since(at) < TELL) {
+        if !is_about(sample, least) || self.told.is_some_and(|(at, _)| now.since(at) < TELL) {
             return sample.max(least);
         }
-        let told = self.told.map_or(least, |(_, told)| told.min(least)) - Duration::from_nanos(1);
+        // A path that has become longer is told anew.
+        let before = self.told.map(|(_, told)| told).filter(|told| is_about(least, *told));
+        let told = before.map_or(least, |told| told.min(least)) - Duration::from_nanos(1);
         self.told = Some((now, told));
         told
     }
+}
+
+fn is_about(sample: Duration, least: Duration) -> bool {
+    sample <= least + least / 16 + TOLERANCE
 }
 
 #[cfg(test)]
@@ -77,6 +85,30 @@ mod tests {
         assert!((MS * 18..=MS * 20).contains(&least.least()), "{}", least.least());
         assert_eq!(least.told_for(Instant::from_secs(9), MS), least.least() - Duration::from_nanos(1));
         assert_eq!(least.told_for(Instant::from_secs(9), MS), least.least());
+    }
+
+    #[test]
+    fn a_path_that_becomes_longer_is_told_so() {
+        let mut least = LeastRtt::default();
+        // The first one is fast by chance.
+        let mut told = MS;
+        for step in 0..60_000 {
+            let rtt = MS
+                * if step == 0 {
+                    1
+                } else if step < 20_000 {
+                    10
+                } else {
+                    70
+                };
+            let now = Instant::from_millis(step);
+            least.note(now, rtt);
+            told = least.told_for(now, rtt);
+            if step == 19_000 {
+                assert!((MS * 9..=MS * 10).contains(&told), "{told}");
+            }
+        }
+        assert!((MS * 69..=MS * 70).contains(&told), "{told}");
     }
 
     #[test]

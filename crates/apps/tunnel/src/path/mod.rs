@@ -15,5 +15,5 @@ pub(crate) use delay::OneWayDelay;
 pub(crate) use loss::LossRate;
 pub(crate) use mtu::PathMtu;
 pub(crate) use receiver::PathReceiver;
-pub(crate) use sender::{PathSender, Weight};
+pub(crate) use sender::{PathSender, Tracking};
 pub use settings::PathSettings;

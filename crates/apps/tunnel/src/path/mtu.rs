@@ -31,8 +31,10 @@ enum Phase {
     Complete {
         raise_at: Option<Instant>,
     },
-    /// The length that came through before is looked at.
-    Doubted,
+    /// The length that came through before is looked at. If it does again, the search goes on when it would have.
+    Doubted {
+        raise_at: Option<Instant>,
+    },
 }
 
 /// A probe that is under way.
@@ -56,6 +58,8 @@ pub(crate) struct PathMtu {
     tries: u32,
     due_at: Instant,
     raise_after: Duration,
+    /// A raise that comes soon asks for the longest alone.
+    asks_longest_only: bool,
 }
 
 impl PathMtu {
@@ -69,6 +73,7 @@ impl PathMtu {
             tries: 0,
             due_at: now,
             raise_after: RAISE_FIRST,
+            asks_longest_only: false,
         }
     }
 
@@ -105,10 +110,14 @@ impl PathMtu {
         if self.due_at(lost).is_none_or(|at| at > now) {
             return None;
         }
-        if let Phase::Complete { .. } = self.phase {
-            let is_doubted = self.is_suspicious(lost);
-            self.phase = if is_doubted { Phase::Doubted } else { Phase::Searching };
-            self.failed_bytes = self.most_bytes + 1;
+        if let Phase::Complete { raise_at } = self.phase {
+            if self.is_suspicious(lost) {
+                self.phase = Phase::Doubted { raise_at };
+            } else {
+                self.phase = Phase::Searching;
+                self.failed_bytes = self.most_bytes + 1;
+                self.asks_longest_only = self.raise_after < RAISE_LAST;
+            }
         }
         // A path that is silent altogether says nothing about lengths.
         if let Some(asked) = self.asked.take().filter(|asked| asked.is_overtaken) {
@@ -126,7 +135,7 @@ impl PathMtu {
     fn wanted_bytes(&self) -> Option<usize> {
         match self.phase {
             Phase::Untested => Some(self.most_bytes),
-            Phase::Doubted => Some(self.confirmed_bytes),
+            Phase::Doubted { .. } => Some(self.confirmed_bytes),
             // The longest first: the path may have become another.
             Phase::Searching if self.failed_bytes > self.most_bytes => Some(self.most_bytes),
             Phase::Searching => Some(self.confirmed_bytes.midpoint(self.failed_bytes)),
@@ -136,12 +145,15 @@ impl PathMtu {
 
     fn handle_failed(&mut self, now: Instant, bytes: usize) {
         self.tries = 0;
-        if self.phase == Phase::Doubted {
+        if let Phase::Doubted { .. } = self.phase {
             self.confirmed_bytes = BASE_BYTES.min(self.most_bytes);
             self.raise_after = RAISE_FIRST;
         }
         self.phase = Phase::Searching;
         self.failed_bytes = bytes;
+        if std::mem::take(&mut self.asks_longest_only) {
+            return self.complete(now);
+        }
         self.look_whether_complete(now);
     }
 
@@ -160,8 +172,10 @@ impl PathMtu {
         self.confirmed_bytes = bytes;
         self.failed_bytes = self.failed_bytes.max(bytes + 1);
         (self.tries, self.asked, self.due_at) = (0, None, now);
-        if matches!(self.phase, Phase::Untested | Phase::Doubted) {
-            self.phase = Phase::Searching;
+        match self.phase {
+            Phase::Untested => self.phase = Phase::Searching,
+            Phase::Doubted { raise_at } => return self.phase = Phase::Complete { raise_at },
+            Phase::Searching | Phase::Complete { .. } => {}
         }
         self.look_whether_complete(now);
     }
@@ -169,10 +183,17 @@ impl PathMtu {
     fn look_whether_complete(&mut self, now: Instant) {
         let is_close = self.failed_bytes <= self.confirmed_bytes + CLOSE_BYTES;
         if self.confirmed_bytes == self.most_bytes || is_close {
-            let raise_at = (self.confirmed_bytes < self.most_bytes).then(|| now + self.raise_after);
-            self.raise_after = (self.raise_after * 2).min(RAISE_LAST);
-            self.phase = Phase::Complete { raise_at };
+            self.complete(now);
         }
+    }
+
+    fn complete(&mut self, now: Instant) {
+        let mut raise_at = None;
+        if self.confirmed_bytes < self.most_bytes {
+            raise_at = Some(now + self.raise_after);
+            self.raise_after = (self.raise_after * 2).min(RAISE_LAST);
+        }
+        self.phase = Phase::Complete { raise_at };
     }
 }
 
@@ -238,6 +259,16 @@ mod tests {
         run(&mut mtu, Instant::ZERO, 5, MOST, 0);
         run(&mut mtu, Instant::from_secs(5), 1, MOST, SUSPICIOUS);
         assert_eq!(mtu.limit_bytes(), MOST);
+        // Nor is there anything to search for on a path that is narrow, and known.
+        let mut narrow = PathMtu::new(Instant::ZERO, MOST);
+        run(&mut narrow, Instant::ZERO, 4, 1_372, 0);
+        let due_at = narrow.due_at(0);
+        assert_eq!(
+            narrow.poll(Instant::from_secs(4), SUSPICIOUS, Duration::from_millis(250)),
+            Some(narrow.limit_bytes())
+        );
+        narrow.handle_answered(Instant::from_secs(4), narrow.limit_bytes());
+        assert_eq!(narrow.due_at(0), due_at);
         run(&mut mtu, Instant::from_secs(10), 10, 1_372, SUSPICIOUS);
         assert!((1_364..=1_372).contains(&mtu.limit_bytes()), "{}", mtu.limit_bytes());
     }

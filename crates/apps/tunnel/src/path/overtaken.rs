@@ -30,6 +30,8 @@ struct Missing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Late {
     pub(super) packets: u64,
+    /// Those with bytes that count.
+    pub(super) counted_packets: u64,
     pub(super) bytes: u64,
 }
 
@@ -86,6 +88,7 @@ impl Overtaken {
         let (mut packets, mut wait) = (self.packets, self.wait);
         for missing in self.missing.drain(first..end.max(first)) {
             late.packets += 1;
+            late.counted_packets += u64::from(missing.bytes > 0);
             late.bytes += u64::from(missing.bytes);
             packets = packets.max(largest.saturating_sub(missing.number) + 1);
             wait = wait.max(now.since(missing.sent_at).saturating_sub(rtt));
@@ -121,7 +124,10 @@ mod tests {
         }
         let now = sent_at + Duration::from_millis(35);
         assert_eq!(overtaken.handle_arrived(now, (12, 30), 50, RTT), Late::default());
-        assert_eq!(overtaken.handle_arrived(now, (11, 30), 50, RTT), Late { packets: 1, bytes: 1_400 });
+        assert_eq!(
+            overtaken.handle_arrived(now, (11, 30), 50, RTT),
+            Late { packets: 1, counted_packets: 1, bytes: 1_400 }
+        );
         assert_eq!((overtaken.packets(), overtaken.wait()), (40, Duration::from_millis(15)));
         // Once only.
         assert_eq!(overtaken.handle_arrived(now, (11, 30), 60, RTT), Late::default());

@@ -31,6 +31,8 @@ const URGENT_LEAD: Duration = Duration::from_millis(5);
 const URGENT_BYTES: u64 = 12_000;
 /// Packets leave at least so fast: a rate that was never measured, as of a path without any delay, must not stop it for ever.
 const LEAST_RATE: BitRate = BitRate::from_kbps(10);
+/// Packets whose fate is open: without any acknowledgment, the oldest ones that others control are taken for lost.
+const MOST_SENT: usize = 1 << 16;
 /// The pacer may lag so long: what a driver's timer is late by is caught up with.
 const MOST_LAG: Duration = Duration::from_millis(2);
 
@@ -43,15 +45,15 @@ enum Fate {
     Settled,
 }
 
-/// What a packet that leaves is to the path.
+/// What becomes of a packet that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Weight {
+pub(crate) enum Tracking {
     /// It asks for an acknowledgment, and takes room in the window.
-    Counts,
+    Counted,
     /// It asks for an acknowledgment, and others control it.
     Watched,
     /// Nobody asks what became of it.
-    None,
+    Untracked,
 }
 
 #[derive(Debug)]
@@ -83,7 +85,7 @@ pub(crate) struct AckOutcome {
     pub(crate) acked_bytes: u64,
     pub(crate) acked_packets: u64,
     pub(crate) lost_packets: u64,
-    /// Taken for lost before, and not lost.
+    /// Taken for lost before, and not lost. As with those that are lost: what others control is not among them.
     pub(crate) late_packets: u64,
     /// What was in them, to be sent again.
     pub(crate) lost_contents: Vec<Box<[u8]>>,
@@ -124,8 +126,9 @@ pub(crate) struct PathSender {
     /// Silences in a row.
     silences: u32,
     window_limited: bool,
-    /// Datagrams longer than what every path carries that were lost since one came.
+    /// Datagrams longer than what every path carries that were lost since the newest of those that came, and that one's number.
     long_lost: u32,
+    long_arrived: Option<u64>,
     sent_packets: u64,
     lost_packets: u64,
     sent_bytes: u64,
@@ -163,6 +166,7 @@ impl PathSender {
             silences: 0,
             window_limited: false,
             long_lost: 0,
+            long_arrived: None,
             sent_packets: 0,
             lost_packets: 0,
             sent_bytes: 0,
@@ -176,7 +180,7 @@ impl PathSender {
         session: [u8; 3],
         number: u32,
         bytes: usize,
-        weight: Weight,
+        tracking: Tracking,
         contents: Option<Box<[u8]>>,
     ) {
         let next = self.base + self.sent.len() as u64;
@@ -186,7 +190,15 @@ impl PathSender {
         }
         self.sent_packets += 1;
         self.sent_bytes += bytes as u64;
-        if weight == Weight::Counts {
+        if self.sent.len() >= MOST_SENT
+            && let Some(front) = self.sent.front_mut()
+            && front.fate == Fate::Watched
+        {
+            front.fate = Fate::Settled;
+            self.lost_packets += 1;
+            self.forget_settled();
+        }
+        if tracking == Tracking::Counted {
             if self.in_flight_bytes == 0 {
                 (self.first_sent_at, self.delivered_at) = (now, now);
                 self.meter.handle_start(now, self.delivered);
@@ -198,10 +210,10 @@ impl PathSender {
         }
         self.sent.push_back(Sent {
             bytes: bytes as u32,
-            fate: match weight {
-                Weight::Counts => Fate::InFlight,
-                Weight::Watched => Fate::Watched,
-                Weight::None => Fate::Settled,
+            fate: match tracking {
+                Tracking::Counted => Fate::InFlight,
+                Tracking::Watched => Fate::Watched,
+                Tracking::Untracked => Fate::Settled,
             },
             app_limited: self.delivered < self.app_limited_until,
             sent_at: now,
@@ -369,8 +381,8 @@ impl PathSender {
         }
         sent.contents = None;
         let bytes = u64::from(sent.bytes);
-        if is_long(sent.bytes) {
-            self.long_lost = 0;
+        if is_long(sent.bytes) && self.long_arrived.is_none_or(|before| number > before) {
+            (self.long_lost, self.long_arrived) = (0, Some(number));
         }
         if fate == Fate::Watched {
             return;
@@ -420,13 +432,13 @@ impl PathSender {
         let rtt = self.srtt();
         let late = self.overtaken.handle_arrived(now, arrived, largest, rtt);
         self.lost_packets = self.lost_packets.saturating_sub(late.packets);
-        if late.bytes > 0 {
+        if late.counted_packets > 0 {
             self.lost = self.lost.saturating_sub(late.bytes);
             self.delivered += late.bytes;
             self.recovery_end = None;
             self.controller.on_spurious(now);
         }
-        late.packets
+        late.counted_packets
     }
 
     /// Takes for lost what packets behind it have overtaken, in numbers or time.
@@ -447,7 +459,8 @@ impl PathSender {
             }
             let fate = std::mem::replace(&mut sent.fate, Fate::Settled);
             self.lost_packets += 1;
-            self.long_lost = self.long_lost.saturating_add(u32::from(is_long(sent.bytes)));
+            let tells_of_length = is_long(sent.bytes) && self.long_arrived.is_none_or(|came| number > came);
+            self.long_lost = self.long_lost.saturating_add(u32::from(tells_of_length));
             if fate == Fate::Watched {
                 self.overtaken.handle_lost(number, 0, sent.sent_at);
                 continue;
@@ -566,11 +579,7 @@ impl PathSender {
     /// When to look again whether the path has fallen silent.
     pub(crate) fn silent_at(&self) -> Option<Instant> {
         let patience = self.silence_patience() * (1 << self.silences.min(6));
-        (self.in_flight_bytes > 0).then(|| self.last_acked_at.max(self.oldest_in_flight_at()) + patience)
-    }
-
-    fn oldest_in_flight_at(&self) -> Instant {
-        self.sent.front().map_or(self.last_sent_at, |sent| sent.sent_at)
+        (self.in_flight_bytes > 0).then(|| self.last_acked_at + patience)
     }
 
     /// A probe timeout (RFC 9002 §6.2.1).
@@ -588,12 +597,17 @@ impl PathSender {
         self.silences += 1;
         let before = self.in_flight_bytes;
         let mut contents = Vec::new();
-        for sent in &mut self.sent {
-            if sent.fate == Fate::InFlight {
-                sent.fate = Fate::Settled;
+        for (at, sent) in self.sent.iter_mut().enumerate() {
+            let fate = std::mem::replace(&mut sent.fate, Fate::Settled);
+            if fate == Fate::Settled {
+                continue;
+            }
+            let number = self.base + at as u64;
+            self.lost_packets += 1;
+            let tells_of_length = is_long(sent.bytes) && self.long_arrived.is_none_or(|came| number > came);
+            self.long_lost = self.long_lost.saturating_add(u32::from(tells_of_length));
+            if fate == Fate::InFlight {
                 self.lost += u64::from(sent.bytes);
-                self.lost_packets += 1;
-                self.long_lost = self.long_lost.saturating_add(u32::from(is_long(sent.bytes)));
                 contents.extend(sent.contents.take());
             }
         }
@@ -700,7 +714,14 @@ mod tests {
 
     fn send(sender: &mut PathSender, now: Instant, numbers: core::ops::Range<u32>) {
         for number in numbers {
-            sender.handle_sent(now, SESSION, number, 1_000, Weight::Counts, Some(Box::new([number as u8])));
+            sender.handle_sent(
+                now,
+                SESSION,
+                number,
+                1_000,
+                Tracking::Counted,
+                Some(Box::new([number as u8])),
+            );
         }
     }
 
@@ -744,19 +765,38 @@ mod tests {
         let mut sender = sender();
         let window = sender.window_left_bytes();
         for number in 0..20 {
-            sender.handle_sent(Instant::ZERO, SESSION, number, 1_400, Weight::Watched, None);
+            sender.handle_sent(Instant::ZERO, SESSION, number, 1_400, Tracking::Watched, None);
         }
         assert_eq!((sender.window_left_bytes(), sender.silent_at()), (window, None));
         // The last two came.
         let outcome = sender.handle_ack(Instant::from_millis(50), &ack(SESSION, 19, &[(2, 0)]));
         assert_eq!((outcome.lost_packets, sender.counts().2), (0, 17));
-        assert_eq!((sender.window_left_bytes(), sender.long_lost()), (window, 17));
+        // A long one behind them came: it is not their length.
+        assert_eq!((sender.window_left_bytes(), sender.long_lost()), (window, 0));
         // One of them was late.
-        sender.handle_ack(Instant::from_millis(51), &ack(SESSION, 19, &[(2, 15), (1, 0)]));
-        assert_eq!(sender.counts().2, 16);
-        sender.handle_sent(Instant::from_millis(60), SESSION, 20, 1_400, Weight::Watched, None);
-        sender.handle_ack(Instant::from_millis(99), &ack(SESSION, 20, &[(1, 0)]));
-        assert_eq!(sender.long_lost(), 0);
+        let outcome = sender.handle_ack(Instant::from_millis(51), &ack(SESSION, 19, &[(2, 15), (1, 0)]));
+        assert_eq!((outcome.late_packets, sender.counts().2), (0, 16));
+        // Short ones come, and long ones don't.
+        for number in 20..60 {
+            let bytes = if number % 2 == 0 { 1_400 } else { 200 };
+            sender.handle_sent(Instant::from_millis(60), SESSION, number, bytes, Tracking::Watched, None);
+        }
+        for number in (21..60).step_by(2) {
+            sender.handle_ack(Instant::from_millis(600), &ack(SESSION, number, &[(1, 0)]));
+        }
+        assert_eq!(sender.long_lost(), 20);
+        sender.give_up(Instant::from_secs(2));
+        assert_eq!(sender.held_packets(), 0);
+    }
+
+    #[test]
+    fn a_peer_that_acknowledges_nothing_makes_us_hold_a_bounded_number() {
+        let mut sender = sender();
+        for number in 0..200_000 {
+            sender.handle_sent(Instant::ZERO, SESSION, number, 1_000, Tracking::Watched, None);
+        }
+        assert!(sender.held_packets() <= MOST_SENT);
+        assert_eq!(sender.counts().2, 200_000 - MOST_SENT as u64);
     }
 
     #[test]
@@ -778,7 +818,7 @@ mod tests {
         send(&mut sender, Instant::ZERO, 0..3);
         let next = [2, 0, 0];
         for number in 0..2 {
-            sender.handle_sent(Instant::ZERO, next, number, 1_000, Weight::Counts, None);
+            sender.handle_sent(Instant::ZERO, next, number, 1_000, Tracking::Counted, None);
         }
         let outcome = sender.handle_ack(Instant::from_millis(5), &ack(next, 1, &[(2, 0)]));
         assert_eq!(outcome.acked_bytes, 2_000);

@@ -7,7 +7,6 @@ use polypath_wire::Packet;
 
 use super::link::{Link, PathEnds};
 use super::state::Peer;
-use super::tcp_split::is_ack_across;
 use crate::allowed_ips::AllowedIps;
 use crate::engine::{PACKET_ROOM_BYTES, PeerId};
 use crate::frame::{
@@ -18,6 +17,7 @@ use crate::noise::{Cipher, Index, OpenError, PATH_HEADER_BYTES, PathId, TAG_BYTE
 use crate::path::PathSettings;
 use crate::recording::{RecordedFlow, Recording};
 use crate::resequencer::{Leave, Resequencer};
+use crate::tcp_split::only_acknowledges;
 
 /// A path counts for deadlines so long after its last packet.
 const RECENT: Duration = Duration::from_secs(1);
@@ -91,7 +91,7 @@ impl Peer {
         let [a, b, c, _] = local.to_bytes();
         let only_acknowledges = match &frame {
             Frame::Ack(_) => true,
-            Frame::Data(header, _) => is_ack_across(header.order, opened.len()),
+            Frame::Data(header, at) => header.order == Order::Across && only_acknowledges(&opened[*at..]),
             _ => false,
         };
         let asks = !only_acknowledges;
@@ -300,8 +300,8 @@ impl Peer {
             }
             if let Some(split) = &mut self.split {
                 let questions = split.abandon(now);
-                self.plain.extend(questions.iter().map(behind_room));
                 self.deliver_split(now, deliver);
+                self.ask(now, &questions);
             }
             self.kept.clear();
             self.copied.clear();
@@ -324,6 +324,15 @@ impl Peer {
             let inner = frame.get(DATA_HEADER_BYTES..).and_then(InnerPacket::parse);
             if let Some(inner) = inner {
                 self.handle_packet(now, &inner, frame);
+            }
+        }
+    }
+
+    /// Packets of ours for hosts on the peer's side, whatever the rules say: paths may still be silent, and nobody asks again.
+    fn ask(&mut self, now: Instant, questions: &[Packet]) {
+        for frame in questions.iter().map(behind_room) {
+            if let Some(inner) = InnerPacket::parse(&frame[PACKET_ROOM_BYTES..]) {
+                self.waiting.push(now, inner.flow(self.shared.flow_key), frame);
             }
         }
     }

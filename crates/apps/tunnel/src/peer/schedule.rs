@@ -5,8 +5,7 @@ use polypath_units::{Duration, Instant};
 use super::link::Link;
 use crate::queue::Behind;
 
-/// A path with `skew` more delay is worth its capacity only if that is so much, as a part of the better path's, for each time that the
-/// delay is longer.
+/// A path that is slower by so many times is worth its capacity only if that is so much, as a part of the better path's, for each of them.
 const WORTH: f64 = 0.004;
 
 /// A path and its number.
@@ -77,6 +76,7 @@ fn is_worth_it(best: &Link, link: &Link) -> bool {
         return true;
     }
     let Some(rtt) = link.sender.min_rtt() else { return true };
+    // A queue on the better path is a reason to use the other one.
     let longer = rtt.as_secs_f64() / best.sender.srtt().as_secs_f64().max(0.001);
     let more = link.sender.pacing_rate().as_bps() as f64 / best.sender.pacing_rate().as_bps().max(1) as f64;
     more >= WORTH * (longer - 1.0)

@@ -38,13 +38,6 @@ fn is_fragment(packet: &[u8]) -> bool {
     packet[0] >> 4 == 4 && (packet[6] & MORE_AND_OFFSET != 0 || packet[7] != 0)
 }
 
-/// Whether a frame so long is a segment of Multipath TCP that only acknowledges: it asks for no acknowledgment itself.
-pub(super) const fn is_ack_across(order: Order, frame_bytes: usize) -> bool {
-    /// The longest ones, with all options.
-    const MOST_BYTES: usize = 100;
-    matches!(order, Order::Across) && frame_bytes <= MOST_BYTES
-}
-
 /// Whether split flows may use it.
 fn may_split(link: &Link) -> bool {
     link.is_up() && link.is_believed() && !link.settings.closed

@@ -6,13 +6,14 @@ use super::departure::{Departure, datagram_bytes, is_marked};
 use super::link::PathEnds;
 use super::schedule;
 use super::state::{Peer, take_number};
-use super::tcp_split::{begins_split, is_ack_across};
+use super::tcp_split::begins_split;
 use crate::frame::{
     DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE, PROBE_BYTES, SPLITS_TCP, Sequence, TAKES_AES,
     TAKES_FEC,
 };
 use crate::noise::{PATH_HEADER_BYTES, PLAIN_HEADER_BYTES, PathId, TAG_BYTES};
-use crate::path::Weight;
+use crate::path::Tracking;
+use crate::tcp_split::only_acknowledges;
 use crate::transmit::Transmit;
 
 /// Most of one system call: what UDP can say of its length, and what Linux takes in segments.
@@ -100,8 +101,8 @@ impl Peer {
         if let Some(link) = self.links[path.index()].as_deref_mut() {
             // What goes to another address, or may be too long, says nothing of the path if it is lost.
             let counts = contents[0] == PROBE && ends == link.ends() && padding_bytes == 0;
-            let weight = if counts { Weight::Counts } else { Weight::None };
-            link.sender.handle_sent(now, [a, b, c], number, datagram.len(), weight, None);
+            let tracking = if counts { Tracking::Counted } else { Tracking::Untracked };
+            link.sender.handle_sent(now, [a, b, c], number, datagram.len(), tracking, None);
         }
         self.ready.push_back((ends, datagram));
     }
@@ -189,12 +190,10 @@ impl Peer {
             return self.depart_again(at, frame);
         }
         if let Some(frame) = self.again.front() {
-            let fitting = self.usable_for(datagram_bytes(frame));
-            let at = schedule::for_waiting(now, fitting, self.waiting_bytes() as u64)?;
+            let at = self.path_for_waiting(now, datagram_bytes(frame))?;
             let frame = self.again.pop_front()?;
             return self.depart_again(at, frame);
         }
-        let waiting_bytes = self.waiting_bytes() as u64;
         let ((flow, packet), free) = match self.head.take() {
             Some(head) => (head, None),
             None if self.waiting.is_empty() => {
@@ -202,13 +201,8 @@ impl Peer {
                 return None;
             }
             None => {
-                let usable = self.usable();
-                let free = schedule::for_waiting(now, usable.clone(), waiting_bytes);
-                let behind = schedule::behind(usable);
-                let Some(free) = free else {
-                    self.note_left_out(now);
-                    return None;
-                };
+                let free = self.path_for_waiting(now, 0)?;
+                let behind = schedule::behind(self.usable());
                 let (flow, queued) = self.waiting.pop(now, behind)?;
                 ((flow, queued.packet), Some(free))
             }
@@ -217,12 +211,8 @@ impl Peer {
         let len_bytes = datagram_bytes(&packet);
         let carries =
             |at: &usize| self.links[*at].as_deref().is_some_and(|link| link.limit_bytes() >= len_bytes);
-        let at = free
-            .filter(carries)
-            .or_else(|| schedule::for_waiting(now, self.usable_for(len_bytes), waiting_bytes));
-        let Some(at) = at else {
+        let Some(at) = free.filter(carries).or_else(|| self.path_for_waiting(now, len_bytes)) else {
             self.head = Some((flow, packet));
-            self.note_left_out(now);
             return None;
         };
         self.is_others_turn = false;
@@ -235,14 +225,14 @@ impl Peer {
     /// Urgent packets go before all others. If many of them wait, they are a flood: they are paced as others are, and take turns.
     fn path_for_urgent(&mut self, now: Instant) -> Option<usize> {
         let (_, frame) = self.urgent.front()?;
-        let fitting = self.usable_for(datagram_bytes(frame));
+        let len_bytes = datagram_bytes(frame);
         if !self.is_flooded() {
-            return schedule::for_urgent(now, fitting);
+            return schedule::for_urgent(now, self.usable_for(len_bytes));
         }
         if self.is_others_turn {
             return None;
         }
-        let at = schedule::for_waiting(now, fitting, self.waiting_bytes() as u64)?;
+        let at = self.path_for_waiting(now, len_bytes)?;
         self.is_others_turn = true;
         Some(at)
     }
@@ -299,7 +289,17 @@ impl Peer {
         }
     }
 
-    /// What waits is better off without the paths that would let it go: what they carry now says nothing of their rates.
+    /// The path for a packet of what waits, if it is so long. If it is better off without the paths that would let it go, what those carry
+    /// now says nothing of their rates.
+    fn path_for_waiting(&mut self, now: Instant, len_bytes: usize) -> Option<usize> {
+        let waiting_bytes = self.waiting_bytes() as u64;
+        let path = schedule::for_waiting(now, self.usable_for(len_bytes), waiting_bytes);
+        if path.is_none() {
+            self.note_left_out(now);
+        }
+        path
+    }
+
     fn note_left_out(&mut self, now: Instant) {
         for link in self.links.iter_mut().flatten().filter(|link| link.sender.is_open(now)) {
             link.sender.mark_app_limited(now);
@@ -339,7 +339,6 @@ impl Peer {
             return None;
         };
         let [a, b, c, _] = session.transport.remote();
-        let frame_bytes = departure.frame.len();
         let is_kept = departure.header.is_some_and(|header| header.order == Order::Kept);
         if let Some(header) = departure.header.filter(|_| is_kept || departure.is_protected) {
             header.write(&mut departure.frame);
@@ -350,14 +349,15 @@ impl Peer {
         // Packets in order are kept until they are acknowledged: another path takes them if this one falls silent.
         let kept = is_kept.then(|| std::mem::take(&mut departure.frame));
         let link = self.links[at].as_deref_mut()?;
-        let order = departure.header.map(|header| header.order);
-        let weight = match order {
-            Some(order) if is_ack_across(order, frame_bytes) => Weight::None,
+        let tracking = match departure.header.map(|header| header.order) {
+            Some(Order::Across) if only_acknowledges(&departure.frame[DATA_HEADER_BYTES..]) => {
+                Tracking::Untracked
+            }
             // Multipath TCP controls what it has on the path.
-            Some(Order::Across) => Weight::Watched,
-            _ => Weight::Counts,
+            Some(Order::Across) => Tracking::Watched,
+            _ => Tracking::Counted,
         };
-        link.sender.handle_sent(now, [a, b, c], number, len, weight, kept);
+        link.sender.handle_sent(now, [a, b, c], number, len, tracking, kept);
         if link.sender.window_left_bytes() == 0 {
             link.sender.mark_window_limited();
         }

@@ -41,6 +41,16 @@ impl Carried {
     }
 }
 
+/// Whether a segment has neither data nor a flag that the peer's TCP acknowledges.
+pub(crate) fn only_acknowledges(segment: &[u8]) -> bool {
+    const OFFSET_AT: usize = 1 + 12;
+    const SYN_OR_FIN: u8 = 0x03;
+    let [Some(offset), Some(flags)] = [OFFSET_AT, OFFSET_AT + 1].map(|at| segment.get(at).copied()) else {
+        return false;
+    };
+    segment.len() <= 1 + usize::from(offset >> 4) * 4 && flags & SYN_OR_FIN == 0
+}
+
 /// The packet of a segment that came.
 pub(super) fn parse(bytes: Bytes) -> Option<Packet> {
     let first = *bytes.first()?;
@@ -68,10 +78,21 @@ mod tests {
             let packet = Packet::tcp(FourTuple { local: remote, remote: local }, segment);
             let carried = Carried::new(&packet).unwrap();
             assert_eq!(carried.path.index(), path);
+            assert!(!only_acknowledges(&carried.frame[DATA_HEADER_BYTES..]));
             assert_eq!(carried.frame.len() - DATA_HEADER_BYTES, packet.len_bytes() - SAVED_BYTES);
             let bytes = Bytes::from(carried.frame).slice(DATA_HEADER_BYTES..);
             assert_eq!(parse(bytes), Some(packet));
         }
+    }
+
+    #[test]
+    fn one_without_data_only_acknowledges() {
+        let tuple = FourTuple { local: Endpoint::new(caller(1), 50_000), remote: SERVICE };
+        for (flags, does) in [(TcpFlags::ACK, true), (TcpFlags::SYN, false), (TcpFlags::FIN, false)] {
+            let carried = Carried::new(&Packet::tcp(tuple, Segment { flags, ..Segment::default() })).unwrap();
+            assert_eq!(only_acknowledges(&carried.frame[DATA_HEADER_BYTES..]), does, "{flags:?}");
+        }
+        assert!(!only_acknowledges(&[]));
     }
 
     proptest! {

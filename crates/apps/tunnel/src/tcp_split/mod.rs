@@ -26,8 +26,8 @@ use polypath_wire::{Checksums, FourTuple, IcmpMessage, Packet, Segment, TcpFlags
 
 use addresses::{SERVICE, caller};
 use call::{Answer, Read};
-pub(crate) use carried::Carried;
 use carried::SAVED_BYTES;
+pub(crate) use carried::{Carried, only_acknowledges};
 use pair::{Pair, Side, Stage, pass};
 
 /// Flows with a peer. Others go as packets do that nobody splits.
