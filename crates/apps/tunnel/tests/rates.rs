@@ -180,3 +180,25 @@ fn a_path_that_was_nearly_gone_is_found_again() {
     let all = network.delivered[1].len() as f64 / f64::from(number);
     assert!(all >= 0.96, "{all} of the stream, {worst} at worst");
 }
+
+/// What an end could not send in time, as others had the processor, says nothing of the path.
+#[test]
+fn a_process_that_waits_for_the_processor_keeps_the_rates() {
+    let paths = [(20, 10), (10, 30)].map(|(mbps, delay)| PathConfig::new(mbps, delay));
+    let mut network = Network::new(&paths);
+    network.run_until(BEGIN);
+    let mut bulk = Bulk::new();
+    bulk.run(&mut network, BEGIN + Duration::from_secs(4));
+    for (nap_ms, least) in [(7, 0.85), (13, 0.75), (25, 0.65)] {
+        network.nap = Duration::from_millis(nap_ms);
+        let from = network.now + Duration::from_secs(4);
+        bulk.run(&mut network, from);
+        bulk.run(&mut network, from + Duration::from_secs(16));
+        let share = share(&network, &paths, from, network.now);
+        assert!(share >= least, "{share} of the sum with naps of {nap_ms} ms");
+        for (path, rate) in paths.iter().zip(believed(&mut network, &mut bulk)) {
+            let of_line = rate as f64 / path.rate.as_bps() as f64;
+            assert!((0.7..=1.6).contains(&of_line), "{of_line} of {} with naps of {nap_ms} ms", path.rate);
+        }
+    }
+}

@@ -33,8 +33,10 @@ const URGENT_BYTES: u64 = 12_000;
 const LEAST_RATE: BitRate = BitRate::from_kbps(10);
 /// Packets whose fate is open: without any acknowledgment, the oldest ones that others control are taken for lost.
 const MOST_SENT: usize = 1 << 16;
-/// The pacer may lag so long: what a driver's timer is late by is caught up with.
-const MOST_LAG: Duration = Duration::from_millis(2);
+/// After idleness so much leaves at once.
+const MOST_CREDIT: Duration = Duration::from_millis(2);
+/// What could have left and did not is caught up with, if it is no more than this: timers are late, and processes wait for a processor.
+const MOST_LAG: Duration = Duration::from_millis(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
@@ -229,6 +231,10 @@ impl PathSender {
 
     fn pace(&mut self, now: Instant, bytes: u64) {
         let rate = self.pacing_rate();
+        if self.paced_until + MOST_LAG < now {
+            // We were too late for the path to show what it can carry.
+            self.mark_app_limited(now);
+        }
         let start = self.paced_until.max(now - MOST_LAG);
         self.paced_until = start + rate.time_to_send(bytes);
     }
@@ -289,7 +295,12 @@ impl PathSender {
     ///
     /// With a queue in the path, it is the path that limits, and a rate that was believed too high, after a burst that the path let pass
     /// at once, is to be corrected.
-    pub(crate) fn mark_app_limited(&mut self, now: Instant) {
+    pub(crate) fn handle_idle(&mut self, now: Instant) {
+        self.paced_until = self.paced_until.max(now - MOST_CREDIT);
+        self.mark_app_limited(now);
+    }
+
+    fn mark_app_limited(&mut self, now: Instant) {
         if self.queue_shows(now) {
             return;
         }
@@ -316,6 +327,7 @@ impl PathSender {
         if largest >= next {
             return AckOutcome::default();
         }
+        let was_full = self.window_left_bytes() == 0;
         let mut tally = Tally { in_flight_before: self.in_flight_bytes, ..Tally::default() };
         let mut high = largest;
         for range in &ack.ranges {
@@ -370,6 +382,10 @@ impl PathSender {
         }
         self.tell_controller(now, &tally, &lost);
         self.forget_settled();
+        if was_full {
+            // It was not we who were late.
+            self.paced_until = self.paced_until.max(now - MOST_CREDIT);
+        }
         outcome
     }
 

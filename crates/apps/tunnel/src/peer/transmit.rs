@@ -284,7 +284,7 @@ impl Peer {
     fn note_idle(&mut self, now: Instant) {
         for link in self.links.iter_mut().flatten() {
             if link.sender.window_left_bytes() > 0 {
-                link.sender.mark_app_limited(now);
+                link.sender.handle_idle(now);
             }
         }
     }
@@ -302,7 +302,7 @@ impl Peer {
 
     fn note_left_out(&mut self, now: Instant) {
         for link in self.links.iter_mut().flatten().filter(|link| link.sender.is_open(now)) {
-            link.sender.mark_app_limited(now);
+            link.sender.handle_idle(now);
         }
     }
 

@@ -86,6 +86,9 @@ pub(crate) struct Network {
     pub(crate) filter: Option<Filter>,
     /// Timeouts in a row that were over already.
     spins: u32,
+    /// The processes of both ends get a processor only so often.
+    pub(crate) nap: Duration,
+    awake_at: [Instant; 2],
     /// Where datagrams went that reach neither end.
     pub(crate) astray: Vec<SocketAddr>,
     /// More are a mistake.
@@ -179,6 +182,8 @@ impl Network {
             wire: None,
             filter: None,
             spins: 0,
+            nap: Duration::ZERO,
+            awake_at: [now; 2],
             astray: Vec::new(),
             most_spins: 2_000,
             timeouts_first: false,
@@ -269,14 +274,36 @@ impl Network {
         self.schedule(at, Event::Datagram { to: 1 - end, path, from: address(end, path), bytes });
     }
 
+    /// Its process has the processor now.
+    fn is_awake(&self, end: usize) -> bool {
+        self.awake_at[end] <= self.now
+    }
+
+    /// Processes that have done what there was lose the processor for a while.
+    fn sleep(&mut self) {
+        for end in 0..2 {
+            if !self.nap.is_zero() && self.is_awake(end) {
+                self.awake_at[end] = self.now + self.nap;
+            }
+        }
+    }
+
     /// Lets time pass.
     pub(crate) fn run_until(&mut self, until: Instant) {
         loop {
-            (0..2).for_each(|end| self.flush(end));
-            let timeout = (0..2).filter_map(|end| self.ends[end].poll_timeout()).min();
+            for end in 0..2 {
+                if self.is_awake(end) {
+                    self.flush(end);
+                }
+            }
+            let timeout = |end: usize| Some(self.ends[end].poll_timeout()?.max(self.awake_at[end]));
+            let timeout = (0..2).filter_map(timeout).min();
             let event = self.events.peek().map(|Reverse((at, _))| *at);
             let next = [timeout, event].into_iter().flatten().min();
             let Some(next) = next.filter(|&at| at <= until) else { break };
+            if next > self.now {
+                self.sleep();
+            }
             if timeout.is_some_and(|at| at <= self.now) && event.is_none_or(|at| at > self.now) {
                 self.spins += 1;
                 assert!(
@@ -304,7 +331,7 @@ impl Network {
     }
 
     fn handle_timeouts(&mut self) {
-        for end in 0..2 {
+        for end in (0..2).filter(|&end| self.awake_at[end] <= self.now) {
             let (now, delivered) = (self.now, &mut self.delivered[end]);
             self.ends[end].handle_timeout(now, &mut |packet| {
                 delivered.push(Delivered { at: now, packet: packet.to_vec() });
@@ -315,6 +342,9 @@ impl Network {
     fn handle(&mut self, number: u64) {
         let now = self.now;
         match self.pending.remove(&number) {
+            Some(event @ Event::Datagram { to, .. }) if self.awake_at[to] > now => {
+                self.schedule(self.awake_at[to], event);
+            }
             Some(Event::Datagram { to, path, from, mut bytes }) => {
                 let delivered = &mut self.delivered[to];
                 let local = LocalId(path as u16);
