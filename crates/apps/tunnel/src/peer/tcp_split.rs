@@ -120,6 +120,11 @@ impl Peer {
         deliver: &mut dyn FnMut(&[u8]),
     ) {
         let packet = Bytes::copy_from_slice(packet);
+        if self.split.is_none() {
+            self.split_mut(false);
+            // The first connection, too, is to know how long its packets may be.
+            self.follow_paths(now);
+        }
         self.split_mut(false).handle_across(now, packet, &|address| source.owns(address));
         self.deliver_split(now, deliver);
     }
