@@ -39,7 +39,9 @@ impl LeastRtt {
         if self.count >= LAST {
             let mut sorted = self.last;
             sorted.sort_unstable();
-            let usual = sorted[OUTLIERS];
+            // A window for what differs by so little is small anyway.
+            let differ_little = sorted[OUTLIERS] <= sorted[0] + TOLERANCE;
+            let usual = if differ_little { sorted[0] } else { sorted[OUTLIERS] };
             self.now = Some(self.now.map_or(usual, |least| least.min(usual)));
         }
     }
@@ -85,6 +87,15 @@ mod tests {
         assert!((MS * 18..=MS * 20).contains(&least.least()), "{}", least.least());
         assert_eq!(least.told_for(Instant::from_secs(9), MS), least.least() - Duration::from_nanos(1));
         assert_eq!(least.told_for(Instant::from_secs(9), MS), least.least());
+    }
+
+    #[test]
+    fn between_neighbours_the_least_one_counts() {
+        let mut least = LeastRtt::default();
+        for step in 0..100 {
+            least.note(Instant::from_millis(step), Duration::from_micros(60 + step * 37 % 300));
+        }
+        assert_eq!(least.least(), Duration::from_micros(60));
     }
 
     #[test]
