@@ -397,7 +397,7 @@ impl PathSender {
         }
         sent.contents = None;
         let bytes = u64::from(sent.bytes);
-        if is_long(sent.bytes) && self.long_arrived.is_none_or(|before| number > before) {
+        if tells_of_length(sent.bytes, number, self.long_arrived) {
             (self.long_lost, self.long_arrived) = (0, Some(number));
         }
         if fate == Fate::Watched {
@@ -475,8 +475,8 @@ impl PathSender {
             }
             let fate = std::mem::replace(&mut sent.fate, Fate::Settled);
             self.lost_packets += 1;
-            let tells_of_length = is_long(sent.bytes) && self.long_arrived.is_none_or(|came| number > came);
-            self.long_lost = self.long_lost.saturating_add(u32::from(tells_of_length));
+            let tells = tells_of_length(sent.bytes, number, self.long_arrived);
+            self.long_lost = self.long_lost.saturating_add(u32::from(tells));
             if fate == Fate::Watched {
                 self.overtaken.handle_lost(number, 0, sent.sent_at);
                 continue;
@@ -620,8 +620,8 @@ impl PathSender {
             }
             let number = self.base + at as u64;
             self.lost_packets += 1;
-            let tells_of_length = is_long(sent.bytes) && self.long_arrived.is_none_or(|came| number > came);
-            self.long_lost = self.long_lost.saturating_add(u32::from(tells_of_length));
+            let tells = tells_of_length(sent.bytes, number, self.long_arrived);
+            self.long_lost = self.long_lost.saturating_add(u32::from(tells));
             if fate == Fate::InFlight {
                 self.lost += u64::from(sent.bytes);
                 contents.extend(sent.contents.take());
@@ -685,8 +685,9 @@ impl PathSender {
     }
 }
 
-fn is_long(bytes: u32) -> bool {
-    bytes as usize > BASE_BYTES
+/// Whether the fate of a packet tells how long they may be: it is long, and no long one behind it has come.
+fn tells_of_length(bytes: u32, number: u64, arrived: Option<u64>) -> bool {
+    bytes as usize > BASE_BYTES && arrived.is_none_or(|came| number > came)
 }
 
 #[derive(Default)]
