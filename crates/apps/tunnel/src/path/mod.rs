@@ -5,6 +5,7 @@ mod least_rtt;
 mod loss;
 mod mtu;
 mod overtaken;
+mod pacer;
 mod rate;
 mod receiver;
 mod sender;

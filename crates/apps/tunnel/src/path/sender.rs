@@ -11,6 +11,7 @@ use polypath_units::{BitRate, Duration, Instant};
 use super::least_rtt::LeastRtt;
 use super::mtu::BASE_BYTES;
 use super::overtaken::Overtaken;
+use super::pacer::{Departed, Pacer};
 use super::rate::{Ceiling, RateMeter};
 use super::receiver::MOST_ACK_DELAY;
 use super::standing_queue::StandingQueue;
@@ -33,10 +34,6 @@ const URGENT_BYTES: u64 = 12_000;
 const LEAST_RATE: BitRate = BitRate::from_kbps(10);
 /// Packets whose fate is open: without any acknowledgment, the oldest ones that others control are taken for lost.
 const MOST_SENT: usize = 1 << 16;
-/// After idleness so much leaves at once.
-const MOST_CREDIT: Duration = Duration::from_millis(2);
-/// What could have left and did not is caught up with, if it is no more than this: timers are late, and processes wait for a processor.
-const MOST_LAG: Duration = Duration::from_millis(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
@@ -121,7 +118,7 @@ pub(crate) struct PathSender {
     overtaken: Overtaken,
     meter: RateMeter,
     ceiling: Ceiling,
-    paced_until: Instant,
+    pacer: Pacer,
     /// When the last packet left that asks for an acknowledgment.
     last_sent_at: Instant,
     last_acked_at: Instant,
@@ -162,7 +159,7 @@ impl PathSender {
             overtaken: Overtaken::default(),
             meter: RateMeter::default(),
             ceiling: Ceiling::default(),
-            paced_until: now,
+            pacer: Pacer::new(now),
             last_sent_at: now,
             last_acked_at: now,
             silences: 0,
@@ -208,7 +205,10 @@ impl PathSender {
             }
             self.in_flight_bytes += bytes as u64;
             self.last_sent_at = now;
-            self.pace(now, bytes as u64);
+            if self.pacer.handle_sent(now, bytes as u64, self.pacing_rate()) == Departed::TooLate {
+                // The path could not show what it can carry.
+                self.mark_app_limited(now);
+            }
         }
         self.sent.push_back(Sent {
             bytes: bytes as u32,
@@ -227,16 +227,6 @@ impl PathSender {
             contents,
         });
         self.forget_settled();
-    }
-
-    fn pace(&mut self, now: Instant, bytes: u64) {
-        let rate = self.pacing_rate();
-        if self.paced_until + MOST_LAG < now {
-            // We were too late for the path to show what it can carry.
-            self.mark_app_limited(now);
-        }
-        let start = self.paced_until.max(now - MOST_LAG);
-        self.paced_until = start + rate.time_to_send(bytes);
     }
 
     /// The rate at which packets leave.
@@ -268,12 +258,12 @@ impl PathSender {
 
     /// Whether a packet may leave now.
     pub(crate) fn is_open(&self, now: Instant) -> bool {
-        self.window_left_bytes() > 0 && self.paced_until <= now
+        self.window_left_bytes() > 0 && self.pacer.next_at() <= now
     }
 
     /// When the next packet may leave, if the window lets it.
     pub(crate) fn paced_until(&self) -> Instant {
-        self.paced_until
+        self.pacer.next_at()
     }
 
     /// When the next urgent packet may leave, if not only an acknowledgment lets it.
@@ -283,7 +273,8 @@ impl PathSender {
         }
         // On slow paths one packet of others takes longer than the lead.
         let two = self.pacing_rate().time_to_send(2 * u64::from(self.mss_bytes));
-        Some(self.paced_until - URGENT_LEAD.max(two).min(self.paced_until.since(Instant::ZERO)))
+        let next_at = self.pacer.next_at();
+        Some(next_at - URGENT_LEAD.max(two).min(next_at.since(Instant::ZERO)))
     }
 
     /// There was more to send than the window allowed.
@@ -296,7 +287,7 @@ impl PathSender {
     /// With a queue in the path, it is the path that limits, and a rate that was believed too high, after a burst that the path let pass
     /// at once, is to be corrected.
     pub(crate) fn handle_idle(&mut self, now: Instant) {
-        self.paced_until = self.paced_until.max(now - MOST_CREDIT);
+        self.pacer.handle_idle(now);
         self.mark_app_limited(now);
     }
 
@@ -384,7 +375,7 @@ impl PathSender {
         self.forget_settled();
         if was_full {
             // It was not we who were late.
-            self.paced_until = self.paced_until.max(now - MOST_CREDIT);
+            self.pacer.handle_idle(now);
         }
         outcome
     }
@@ -719,127 +710,4 @@ struct Lost {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::frame::Range;
-
-    const SESSION: [u8; 3] = [1, 0, 0];
-
-    fn sender() -> PathSender {
-        PathSender::new(Instant::ZERO, &"reno".parse().unwrap(), 1_400)
-    }
-
-    fn send(sender: &mut PathSender, now: Instant, numbers: core::ops::Range<u32>) {
-        for number in numbers {
-            sender.handle_sent(
-                now,
-                SESSION,
-                number,
-                1_000,
-                Tracking::Counted,
-                Some(Box::new([number as u8])),
-            );
-        }
-    }
-
-    fn ack(session: [u8; 3], largest: u32, ranges: &[(u16, u16)]) -> AckFrame {
-        let ranges = ranges.iter().map(|&(len, gap)| Range { len, gap }).collect();
-        AckFrame { session, largest, delay_micros: 0, ranges }
-    }
-
-    #[test]
-    fn what_is_acknowledged_makes_room_and_measures() {
-        let mut sender = sender();
-        send(&mut sender, Instant::ZERO, 0..4);
-        assert_eq!(sender.in_flight_bytes(), 4_000);
-        let outcome = sender.handle_ack(Instant::from_millis(50), &ack(SESSION, 1, &[(2, 0)]));
-        assert_eq!((outcome.acked_bytes, outcome.lost_packets), (2_000, 0));
-        assert_eq!(sender.srtt(), Duration::from_millis(50));
-        assert_eq!(sender.in_flight_bytes(), 2_000);
-        // Again, of another session, and of numbers never sent: nothing.
-        for ack in [ack(SESSION, 1, &[(2, 0)]), ack([2, 0, 0], 1, &[(2, 0)]), ack(SESSION, 77, &[(60, 0)])] {
-            assert_eq!(sender.handle_ack(Instant::from_millis(60), &ack), AckOutcome::default());
-        }
-    }
-
-    #[test]
-    fn overtaken_packets_are_lost() {
-        let mut sender = sender();
-        send(&mut sender, Instant::ZERO, 0..6);
-        let window = sender.window_left_bytes() + sender.in_flight_bytes();
-        let outcome = sender.handle_ack(Instant::from_millis(50), &ack(SESSION, 5, &[(2, 0)]));
-        assert_eq!(outcome.lost_packets, 3);
-        assert!(sender.window_left_bytes() + sender.in_flight_bytes() < window);
-        // The other one by time.
-        send(&mut sender, Instant::from_millis(60), 6..7);
-        let outcome = sender.handle_ack(Instant::from_millis(110), &ack(SESSION, 6, &[(1, 0)]));
-        assert_eq!(outcome.lost_packets, 1);
-        assert_eq!(sender.in_flight_bytes(), 0);
-    }
-
-    #[test]
-    fn what_others_control_takes_no_room_and_its_loss_is_counted() {
-        let mut sender = sender();
-        let window = sender.window_left_bytes();
-        for number in 0..20 {
-            sender.handle_sent(Instant::ZERO, SESSION, number, 1_400, Tracking::Watched, None);
-        }
-        assert_eq!((sender.window_left_bytes(), sender.silent_at()), (window, None));
-        // The last two came.
-        let outcome = sender.handle_ack(Instant::from_millis(50), &ack(SESSION, 19, &[(2, 0)]));
-        assert_eq!((outcome.lost_packets, sender.counts().2), (0, 17));
-        // A long one behind them came: it is not their length.
-        assert_eq!((sender.window_left_bytes(), sender.long_lost()), (window, 0));
-        // One of them was late.
-        let outcome = sender.handle_ack(Instant::from_millis(51), &ack(SESSION, 19, &[(2, 15), (1, 0)]));
-        assert_eq!((outcome.late_packets, sender.counts().2), (0, 16));
-        // Short ones come, and long ones don't.
-        for number in 20..60 {
-            let bytes = if number % 2 == 0 { 1_400 } else { 200 };
-            sender.handle_sent(Instant::from_millis(60), SESSION, number, bytes, Tracking::Watched, None);
-        }
-        for number in (21..60).step_by(2) {
-            sender.handle_ack(Instant::from_millis(600), &ack(SESSION, number, &[(1, 0)]));
-        }
-        assert_eq!(sender.long_lost(), 20);
-        sender.give_up(Instant::from_secs(2));
-        assert_eq!(sender.held_packets(), 0);
-    }
-
-    #[test]
-    fn a_peer_that_acknowledges_nothing_makes_us_hold_a_bounded_number() {
-        let mut sender = sender();
-        for number in 0..200_000 {
-            sender.handle_sent(Instant::ZERO, SESSION, number, 1_000, Tracking::Watched, None);
-        }
-        assert!(sender.held_packets() <= MOST_SENT);
-        assert_eq!(sender.counts().2, 200_000 - MOST_SENT as u64);
-    }
-
-    #[test]
-    fn a_silent_path_gives_its_contents_back() {
-        let mut sender = sender();
-        send(&mut sender, Instant::ZERO, 0..3);
-        sender.handle_ack(Instant::from_millis(20), &ack(SESSION, 0, &[(1, 0)]));
-        let silent_at = sender.silent_at().unwrap();
-        assert!(silent_at < Instant::from_millis(120), "{silent_at}");
-        let contents = sender.give_up(silent_at);
-        assert_eq!(contents, [Box::from([1]), Box::from([2])] as [Box<[u8]>; 2]);
-        assert_eq!((sender.in_flight_bytes(), sender.silences()), (0, 1));
-        assert_eq!(sender.silent_at(), None);
-    }
-
-    #[test]
-    fn numbers_begin_anew_with_a_session() {
-        let mut sender = sender();
-        send(&mut sender, Instant::ZERO, 0..3);
-        let next = [2, 0, 0];
-        for number in 0..2 {
-            sender.handle_sent(Instant::ZERO, next, number, 1_000, Tracking::Counted, None);
-        }
-        let outcome = sender.handle_ack(Instant::from_millis(5), &ack(next, 1, &[(2, 0)]));
-        assert_eq!(outcome.acked_bytes, 2_000);
-        let outcome = sender.handle_ack(Instant::from_millis(6), &ack(SESSION, 2, &[(1, 0)]));
-        assert_eq!(outcome.acked_bytes, 1_000, "the others were overtaken");
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use polypath_wire::Packet;
 use super::link::{Link, PathEnds};
 use super::state::Peer;
 use crate::allowed_ips::AllowedIps;
-use crate::engine::{PACKET_ROOM_BYTES, PeerId};
+use crate::engine::PeerId;
 use crate::frame::{
     DATA_HEADER_BYTES, DataHeader, Frame, Order, PROBE_BYTES, RepairHeader, Sequence, TAKES_AES,
 };
@@ -331,7 +331,7 @@ impl Peer {
     /// Packets of ours for hosts on the peer's side, whatever the rules say: paths may still be silent, and nobody asks again.
     fn ask(&mut self, now: Instant, questions: &[Packet]) {
         for frame in questions.iter().map(behind_room) {
-            if let Some(inner) = InnerPacket::parse(&frame[PACKET_ROOM_BYTES..]) {
+            if let Some(inner) = InnerPacket::parse(&frame[DATA_HEADER_BYTES..]) {
                 self.waiting.push(now, inner.flow(self.shared.flow_key), frame);
             }
         }
@@ -349,7 +349,7 @@ impl Peer {
 fn behind_room(packet: &Packet) -> Box<[u8]> {
     let mut bytes = Vec::with_capacity(packet.len_bytes());
     packet.emit(&mut bytes);
-    let mut frame = vec![0; PACKET_ROOM_BYTES];
+    let mut frame = vec![0; DATA_HEADER_BYTES];
     frame.append(&mut bytes);
     frame.into()
 }

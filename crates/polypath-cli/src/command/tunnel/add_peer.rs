@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::super::{Failure, complain, print_line};
 use super::control::{MISTAKE, Question, ask};
-use super::endpoints::with_port;
-use super::file::{Address, File, Interface, NAME, PORT, Peer, UplinksText, parse_address};
+use super::endpoints::{PORT, with_port};
+use super::file::{Address, File, Interface, NAME, Peer, UplinksText, parse_address};
 use super::make::{random32, replace_secret, to_text, write_new_secret};
 use super::qr_code::draw;
 

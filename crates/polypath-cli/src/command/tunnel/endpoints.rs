@@ -6,7 +6,9 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use polypath_tunnel::PeerId;
 
 use super::super::complain;
-use super::file::PORT;
+
+/// Where peers are reached, unless an endpoint says otherwise.
+pub(super) const PORT: u16 = 51_820;
 
 /// A peer and one of its endpoints, as it is written.
 type Key = (PeerId, String);

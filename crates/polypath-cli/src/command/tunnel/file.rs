@@ -14,8 +14,6 @@ use super::endpoints::check_endpoint;
 use super::rule_text::RuleText;
 use super::uplinks::Uplinks;
 
-/// Where peers are reached, unless an endpoint says otherwise.
-pub(super) const PORT: u16 = 51_820;
 /// The device.
 pub(super) const NAME: &str = "polypath-vpn";
 

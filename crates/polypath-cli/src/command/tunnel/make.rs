@@ -10,7 +10,8 @@ use polypath_tunnel::driver::system_random;
 use polypath_tunnel::key::PrivateKey;
 
 use super::super::{Failure, complain, print_line};
-use super::file::{File, Interface, PORT, UplinksText, parse_address};
+use super::endpoints::PORT;
+use super::file::{File, Interface, UplinksText, parse_address};
 
 #[derive(Args, Debug)]
 pub(super) struct KeygenArguments {

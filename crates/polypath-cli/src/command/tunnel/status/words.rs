@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::super::super::words::amount;
-use super::TunnelReport;
+use super::report::TunnelReport;
 
 pub(super) fn words(report: &TunnelReport) -> String {
     let mut text = format!("{}: public key {}", report.name, report.public_key);
