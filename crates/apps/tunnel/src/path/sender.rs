@@ -291,7 +291,8 @@ impl PathSender {
         self.mark_app_limited(now);
     }
 
-    fn mark_app_limited(&mut self, now: Instant) {
+    /// What is under way says nothing of the rate, unless a queue shows.
+    pub(crate) fn mark_app_limited(&mut self, now: Instant) {
         if self.queue_shows(now) {
             return;
         }

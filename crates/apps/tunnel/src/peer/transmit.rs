@@ -12,7 +12,7 @@ use crate::frame::{
     TAKES_FEC,
 };
 use crate::noise::{PATH_HEADER_BYTES, PLAIN_HEADER_BYTES, PathId, TAG_BYTES};
-use crate::path::Tracking;
+use crate::path::{PathSender, Tracking};
 use crate::tcp_split::only_acknowledges;
 use crate::transmit::Transmit;
 
@@ -301,8 +301,10 @@ impl Peer {
     }
 
     fn note_left_out(&mut self, now: Instant) {
-        for link in self.links.iter_mut().flatten().filter(|link| link.sender.is_open(now)) {
-            link.sender.handle_idle(now);
+        // One that still has something under way shows its rate by that.
+        let is_left_out = |sender: &PathSender| sender.is_open(now) && sender.in_flight_bytes() == 0;
+        for link in self.links.iter_mut().flatten().filter(|link| is_left_out(&link.sender)) {
+            link.sender.mark_app_limited(now);
         }
     }
 
