@@ -291,8 +291,16 @@ impl PathSender {
         self.mark_app_limited(now);
     }
 
-    /// What is under way says nothing of the rate, unless a queue shows.
-    pub(crate) fn mark_app_limited(&mut self, now: Instant) {
+    /// It would let a packet go, and what waits is better off without it: that time is not made up for. One that carries something still
+    /// shows its rate by that.
+    pub(crate) fn handle_left_out(&mut self, now: Instant) {
+        self.pacer.handle_idle(now);
+        if self.in_flight_bytes == 0 && now.since(self.last_sent_at) >= self.srtt() {
+            self.mark_app_limited(now);
+        }
+    }
+
+    fn mark_app_limited(&mut self, now: Instant) {
         if self.queue_shows(now) {
             return;
         }

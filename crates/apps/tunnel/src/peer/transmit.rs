@@ -12,7 +12,7 @@ use crate::frame::{
     TAKES_FEC,
 };
 use crate::noise::{PATH_HEADER_BYTES, PLAIN_HEADER_BYTES, PathId, TAG_BYTES};
-use crate::path::{PathSender, Tracking};
+use crate::path::Tracking;
 use crate::tcp_split::only_acknowledges;
 use crate::transmit::Transmit;
 
@@ -289,8 +289,7 @@ impl Peer {
         }
     }
 
-    /// The path for a packet of what waits, if it is so long. If it is better off without the paths that would let it go, what those carry
-    /// now says nothing of their rates.
+    /// The path for a packet of what waits, if it is so long. It may be better off without the paths that would let it go.
     fn path_for_waiting(&mut self, now: Instant, len_bytes: usize) -> Option<usize> {
         let waiting_bytes = self.waiting_bytes() as u64;
         let path = schedule::for_waiting(now, self.usable_for(len_bytes), waiting_bytes);
@@ -301,10 +300,8 @@ impl Peer {
     }
 
     fn note_left_out(&mut self, now: Instant) {
-        // One that still has something under way shows its rate by that.
-        let is_left_out = |sender: &PathSender| sender.is_open(now) && sender.in_flight_bytes() == 0;
-        for link in self.links.iter_mut().flatten().filter(|link| is_left_out(&link.sender)) {
-            link.sender.mark_app_limited(now);
+        for link in self.links.iter_mut().flatten().filter(|link| link.sender.is_open(now)) {
+            link.sender.handle_left_out(now);
         }
     }
 
