@@ -72,6 +72,8 @@ pub(super) enum InterfaceError {
     /// Nothing stands where a word should.
     #[error("{}", EXPECTED)]
     NoWord,
+    #[error("{}", EXPECTED_ONE)]
+    NoWordOfOne,
     #[error("{0:?} comes before the name of an interface; {expected}", expected = EXPECTED)]
     BeforeName(String),
     #[error("{0:?} is unknown; {expected}", expected = EXPECTED)]
@@ -147,8 +149,13 @@ pub(super) fn parse_interfaces(text: &str) -> Result<InterfaceList, InterfaceErr
 
 /// One interface and its words. A word that is none is not taken for the name of another interface.
 pub(super) fn parse_interface(text: &str) -> Result<Interface, InterfaceError> {
-    let mut interfaces = read_words(text)?.into_iter();
-    let interface = interfaces.next().ok_or(InterfaceError::NoWord)?;
+    let words = read_words(text).map_err(|error| match error {
+        InterfaceError::NoWord => InterfaceError::NoWordOfOne,
+        InterfaceError::UnknownWord(word) => InterfaceError::UnknownWordOfOne(word),
+        other => other,
+    });
+    let mut interfaces = words?.into_iter();
+    let interface = interfaces.next().ok_or(InterfaceError::NoWordOfOne)?;
     if let Some(second) = interfaces.next() {
         return Err(InterfaceError::UnknownWordOfOne(second.name));
     }
@@ -238,11 +245,14 @@ mod tests {
             assert!(message.starts_with(expected), "{text}: {message}");
         }
     }
+
     #[test]
     fn where_one_is_expected_a_word_that_is_none_is_no_second_interface() {
         let unknown = |word: &str| Err(InterfaceError::UnknownWordOfOne(word.into()));
         assert_eq!(parse_interface("ncb,metred"), unknown("metred"));
         assert_eq!(parse_interface("ncb,bakcup,hard"), unknown("bakcup"));
+        assert_eq!(parse_interface("ncb,cost=1"), unknown("cost=1"));
+        assert_eq!(parse_interface("ncb,"), Err(InterfaceError::NoWordOfOne));
         let metered = Interface { is_backup: true, is_metered: true, ..Interface::new("ncb") };
         assert_eq!(parse_interface("ncb,metered"), Ok(metered));
     }

@@ -27,6 +27,8 @@ enum Phase {
     /// The longest is tried, and not refuted.
     Untested,
     Searching,
+    /// Soon after a search, or another of these, only the longest is asked for.
+    Raising,
     /// Until the search begins again.
     Complete {
         raise_at: Option<Instant>,
@@ -58,8 +60,6 @@ pub(crate) struct PathMtu {
     tries: u32,
     due_at: Instant,
     raise_after: Duration,
-    /// A raise that comes soon asks for the longest alone.
-    asks_longest_only: bool,
 }
 
 impl PathMtu {
@@ -73,7 +73,6 @@ impl PathMtu {
             tries: 0,
             due_at: now,
             raise_after: RAISE_FIRST,
-            asks_longest_only: false,
         }
     }
 
@@ -111,13 +110,14 @@ impl PathMtu {
             return None;
         }
         if let Phase::Complete { raise_at } = self.phase {
-            if self.is_suspicious(lost) {
-                self.phase = Phase::Doubted { raise_at };
+            self.phase = if self.is_suspicious(lost) {
+                Phase::Doubted { raise_at }
+            } else if self.raise_after < RAISE_LAST {
+                Phase::Raising
             } else {
-                self.phase = Phase::Searching;
                 self.failed_bytes = self.most_bytes + 1;
-                self.asks_longest_only = self.raise_after < RAISE_LAST;
-            }
+                Phase::Searching
+            };
         }
         // A path that is silent altogether says nothing about lengths.
         if let Some(asked) = self.asked.take().filter(|asked| asked.is_overtaken) {
@@ -134,7 +134,7 @@ impl PathMtu {
 
     fn wanted_bytes(&self) -> Option<usize> {
         match self.phase {
-            Phase::Untested => Some(self.most_bytes),
+            Phase::Untested | Phase::Raising => Some(self.most_bytes),
             Phase::Doubted { .. } => Some(self.confirmed_bytes),
             // The longest first: the path may have become another.
             Phase::Searching if self.failed_bytes > self.most_bytes => Some(self.most_bytes),
@@ -145,15 +145,16 @@ impl PathMtu {
 
     fn handle_failed(&mut self, now: Instant, bytes: usize) {
         self.tries = 0;
-        if let Phase::Doubted { .. } = self.phase {
-            self.confirmed_bytes = BASE_BYTES.min(self.most_bytes);
-            self.raise_after = RAISE_FIRST;
+        match self.phase {
+            Phase::Raising => return self.complete(now),
+            Phase::Doubted { .. } => {
+                self.confirmed_bytes = BASE_BYTES.min(self.most_bytes);
+                self.raise_after = RAISE_FIRST;
+            }
+            Phase::Untested | Phase::Searching | Phase::Complete { .. } => {}
         }
         self.phase = Phase::Searching;
         self.failed_bytes = bytes;
-        if std::mem::take(&mut self.asks_longest_only) {
-            return self.complete(now);
-        }
         self.look_whether_complete(now);
     }
 
@@ -173,7 +174,7 @@ impl PathMtu {
         self.failed_bytes = self.failed_bytes.max(bytes + 1);
         (self.tries, self.asked, self.due_at) = (0, None, now);
         match self.phase {
-            Phase::Untested => self.phase = Phase::Searching,
+            Phase::Untested | Phase::Raising => self.phase = Phase::Searching,
             Phase::Doubted { raise_at } => return self.phase = Phase::Complete { raise_at },
             Phase::Searching | Phase::Complete { .. } => {}
         }
@@ -270,6 +271,16 @@ mod tests {
         narrow.handle_answered(Instant::from_secs(4), narrow.limit_bytes());
         assert_eq!(narrow.due_at(0), due_at);
         run(&mut mtu, Instant::from_secs(10), 10, 1_372, SUSPICIOUS);
+        assert!((1_364..=1_372).contains(&mtu.limit_bytes()), "{}", mtu.limit_bytes());
+    }
+
+    #[test]
+    fn a_path_that_was_wide_again_and_becomes_narrow_is_searched() {
+        let mut mtu = PathMtu::new(Instant::ZERO, MOST);
+        run(&mut mtu, Instant::ZERO, 2, BASE_BYTES, 0);
+        run(&mut mtu, Instant::from_secs(2), 15, MOST, 0);
+        assert_eq!(mtu.limit_bytes(), MOST);
+        run(&mut mtu, Instant::from_secs(20), 4, 1_372, SUSPICIOUS);
         assert!((1_364..=1_372).contains(&mtu.limit_bytes()), "{}", mtu.limit_bytes());
     }
 
