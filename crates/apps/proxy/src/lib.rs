@@ -1,0 +1,12 @@
+//! Multipath TCP for clients and servers that lack it.
+//!
+//! A proxy ends a client's connection and opens one of its own to the server, so that each side has the transport that it knows. What a client's
+//! first bytes say is read by a [`Negotiation`], one for each protocol, without sockets and clocks: bytes in, [`Step`]s out.
+
+mod failure;
+mod negotiation;
+mod target;
+
+pub use failure::ConnectFailure;
+pub use negotiation::{Command, Negotiation, Refusal, Request, Step};
+pub use target::{Host, Name, NameError, Target, TargetError};
