@@ -5,8 +5,9 @@
 
 mod failure;
 mod negotiation;
+pub mod socks;
 mod target;
 
 pub use failure::ConnectFailure;
-pub use negotiation::{Command, Negotiation, Refusal, Request, Step};
+pub use negotiation::{Authority, Command, Negotiation, Refusal, Request, Step};
 pub use target::{Host, Name, NameError, Target, TargetError};

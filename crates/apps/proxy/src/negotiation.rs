@@ -67,3 +67,15 @@ pub trait Negotiation {
     /// The server is not reached: what the client is told.
     fn handle_failed(&mut self, failure: ConnectFailure) -> Bytes;
 }
+
+/// Who knows which users there are.
+pub trait Authority: Send + Sync {
+    /// Whether there is a user of this name who has this password. How long the answer takes must tell nothing of either.
+    fn knows(&self, name: &[u8], password: &[u8]) -> bool;
+}
+
+impl<F: Fn(&[u8], &[u8]) -> bool + Send + Sync> Authority for F {
+    fn knows(&self, name: &[u8], password: &[u8]) -> bool {
+        self(name, password)
+    }
+}
