@@ -3,6 +3,7 @@
 //! A proxy ends a client's connection and opens one of its own to the server, so that each side has the transport that it knows. What a client's
 //! first bytes say is read by a [`Negotiation`], one for each protocol, without sockets and clocks: bytes in, [`Step`]s out.
 
+pub mod access;
 mod failure;
 mod negotiation;
 pub mod socks;

@@ -1,0 +1,9 @@
+//! Who may do what, and how much of it.
+
+mod network;
+mod rules;
+
+pub use network::{Network, NetworkError};
+pub use rules::{
+    Client, Denied, HostPattern, HostPatternError, PortRange, PortRangeError, Rule, Rules, Verdict,
+};
