@@ -1,9 +1,11 @@
 //! Who may do what, and how much of it.
 
+mod clients;
 mod network;
 mod rules;
 mod users;
 
+pub use clients::{Admission, Allowance, ClientLimits, Clients, Overload, Whose};
 pub use network::{Network, NetworkError};
 pub use rules::{
     Client, Denied, HostPattern, HostPatternError, PortRange, PortRangeError, Rule, Rules, Verdict,

@@ -1,0 +1,390 @@
+//! How much one client may have at once, and all together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use polypath_units::{Duration, Instant};
+
+use crate::failure::ConnectFailure;
+
+/// How much one may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Connections at once.
+    pub connections: u32,
+    /// New connections in a second, in the long run.
+    pub new_per_second: u32,
+    /// New connections at once, after a while without any.
+    pub burst: u32,
+    /// Octets that its connections hold here.
+    pub memory: u64,
+}
+
+/// How much clients may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Each of them.
+    pub each: Allowance,
+    /// All together.
+    pub all: Allowance,
+    /// Of how many clients it is known what they have. Who has nothing is forgotten for another; where all have something, no other comes in.
+    pub clients: usize,
+}
+
+/// Whose limit is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Whose {
+    /// The client's.
+    Client,
+    /// That of all together.
+    All,
+}
+
+impl std::fmt::Display for Whose {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Client => "this client has",
+            Self::All => "all clients together have",
+        })
+    }
+}
+
+/// Why a client gets no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Overload {
+    /// Connections at once.
+    #[error("{0} as many connections as may be")]
+    Connections(Whose),
+    /// Connections in a short time.
+    #[error("{0} opened connections faster than may be")]
+    Pace(Whose),
+    /// Octets that connections hold.
+    #[error("{0} as much memory as may be")]
+    Memory(Whose),
+    /// Clients that have something.
+    #[error("as many clients are here as may be")]
+    Clients,
+}
+
+impl From<Overload> for ConnectFailure {
+    fn from(_: Overload) -> Self {
+        Self::Overloaded
+    }
+}
+
+/// One client: an IPv4 address, or what a site of IPv6 has, a /56, out of which it can take any address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    V4(u32),
+    V6(u64),
+}
+
+impl From<IpAddr> for Key {
+    fn from(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Self::V4(v4.to_bits()),
+            IpAddr::V6(v6) => Self::V6((v6.to_bits() >> 72) as u64),
+        }
+    }
+}
+
+/// A bucket of tokens, as the one time at which it was or will be full (the generic cell rate algorithm).
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    full_at: Instant,
+}
+
+impl Pace {
+    /// What the bucket is after one more, or nothing if that is too soon.
+    fn after_one(self, now: Instant, allowance: &Allowance) -> Option<Self> {
+        let between = Duration::from_secs(1) / u64::from(allowance.new_per_second);
+        let full_at = self.full_at.max(now);
+        let is_soon = full_at - now > between * u64::from(allowance.burst.max(1) - 1);
+        (allowance.new_per_second != 0 && !is_soon).then(|| Self { full_at: full_at + between })
+    }
+}
+
+/// What one has, or all together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    connections: u32,
+    memory: u64,
+    pace: Pace,
+}
+
+impl Account {
+    fn after_one(self, whose: Whose, now: Instant, allowance: &Allowance) -> Result<Self, Overload> {
+        if self.connections >= allowance.connections {
+            return Err(Overload::Connections(whose));
+        }
+        let pace = self.pace.after_one(now, allowance).ok_or(Overload::Pace(whose))?;
+        Ok(Self { connections: self.connections + 1, pace, ..self })
+    }
+
+    fn after_memory(self, whose: Whose, bytes: u64, allowance: &Allowance) -> Result<Self, Overload> {
+        match self.memory.checked_add(bytes) {
+            Some(memory) if memory <= allowance.memory => Ok(Self { memory, ..self }),
+            _ => Err(Overload::Memory(whose)),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Book {
+    limits: ClientLimits,
+    all: Account,
+    clients: BTreeMap<Key, (Account, Instant)>,
+    /// Who has no connection, by when each came last.
+    idle: BTreeSet<(Instant, Key)>,
+}
+
+impl Book {
+    fn admit(&mut self, now: Instant, key: Key) -> Result<(), Overload> {
+        let known = self.clients.get(&key).copied();
+        let (account, last) = known.unwrap_or_default();
+        let account = account.after_one(Whose::Client, now, &self.limits.each)?;
+        let all = self.all.after_one(Whose::All, now, &self.limits.all)?;
+        if known.is_some() {
+            self.idle.remove(&(last, key));
+        } else {
+            self.make_room()?;
+        }
+        self.clients.insert(key, (account, now));
+        self.all = all;
+        Ok(())
+    }
+
+    fn make_room(&mut self) -> Result<(), Overload> {
+        while self.clients.len() >= self.limits.clients {
+            let (_, longest_gone) = self.idle.pop_first().ok_or(Overload::Clients)?;
+            self.clients.remove(&longest_gone);
+        }
+        Ok(())
+    }
+
+    fn take_memory(&mut self, key: Key, bytes: u64) -> Result<(), Overload> {
+        let Some((account, _)) = self.clients.get_mut(&key) else { return Ok(()) };
+        let taken = account.after_memory(Whose::Client, bytes, &self.limits.each)?;
+        self.all = self.all.after_memory(Whose::All, bytes, &self.limits.all)?;
+        *account = taken;
+        Ok(())
+    }
+
+    fn give_back(&mut self, key: Key, bytes: u64) {
+        if let Some((account, _)) = self.clients.get_mut(&key) {
+            account.memory -= bytes;
+            self.all.memory -= bytes;
+        }
+    }
+
+    fn release(&mut self, key: Key) {
+        if let Some((account, last)) = self.clients.get_mut(&key) {
+            account.connections -= 1;
+            self.all.connections -= 1;
+            if account.connections == 0 {
+                self.idle.insert((*last, key));
+            }
+        }
+    }
+}
+
+/// What clients have, and what they may have. Copies are of the same.
+#[derive(Clone, Debug)]
+pub struct Clients(Arc<Mutex<Book>>);
+
+impl Clients {
+    /// Nobody has anything yet.
+    #[must_use]
+    pub fn new(limits: ClientLimits) -> Self {
+        let book = Book { limits, all: Account::default(), clients: BTreeMap::new(), idle: BTreeSet::new() };
+        Self(Arc::new(Mutex::new(book)))
+    }
+
+    /// Other limits. Nothing is taken from those who have more.
+    pub fn set_limits(&self, limits: ClientLimits) {
+        self.book().limits = limits;
+    }
+
+    /// One more connection of a client. It lasts as long as what is given back.
+    pub fn admit(&self, now: Instant, address: IpAddr) -> Result<Admission, Overload> {
+        let key = address.into();
+        self.book().admit(now, key)?;
+        Ok(Admission { clients: self.clone(), key, memory: 0 })
+    }
+
+    /// How many connections there are.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.book().all.connections
+    }
+
+    /// How many octets they hold.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        self.book().all.memory
+    }
+
+    /// Whoever panicked with it left it whole: what changes it can't panic half way.
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client's connection, until it is dropped.
+#[derive(Debug)]
+pub struct Admission {
+    clients: Clients,
+    key: Key,
+    memory: u64,
+}
+
+impl Admission {
+    /// The connection holds this many octets more.
+    pub fn take_memory(&mut self, bytes: u64) -> Result<(), Overload> {
+        self.clients.book().take_memory(self.key, bytes)?;
+        self.memory += bytes;
+        Ok(())
+    }
+
+    /// The connection holds this many octets less.
+    pub fn give_back(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.memory);
+        self.clients.book().give_back(self.key, bytes);
+        self.memory -= bytes;
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        let mut book = self.clients.book();
+        book.give_back(self.key, self.memory);
+        book.release(self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PLENTY: Allowance =
+        Allowance { connections: 1000, new_per_second: 1000, burst: 1000, memory: 1 << 20 };
+    const LIMITS: ClientLimits = ClientLimits { each: PLENTY, all: PLENTY, clients: 1000 };
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn connections_at_once_are_limited_for_each_and_for_all() {
+        let clients = Clients::new(ClientLimits {
+            each: Allowance { connections: 2, ..PLENTY },
+            all: Allowance { connections: 3, ..PLENTY },
+            ..LIMITS
+        });
+        let admit = |address| clients.admit(Instant::ZERO, ip(address));
+        let one = admit("192.0.2.1").unwrap();
+        let _two = admit("::ffff:192.0.2.1").unwrap();
+        assert_eq!(admit("192.0.2.1").unwrap_err(), Overload::Connections(Whose::Client));
+        let _three = admit("192.0.2.2").unwrap();
+        assert_eq!(admit("192.0.2.3").unwrap_err(), Overload::Connections(Whose::All));
+        drop(one);
+        assert_eq!(clients.connections(), 2);
+        let again = admit("192.0.2.1").unwrap();
+        assert_eq!(clients.connections(), 3);
+        drop(again);
+        assert_eq!(ConnectFailure::from(Overload::Clients), ConnectFailure::Overloaded);
+    }
+
+    #[test]
+    fn a_site_of_ipv6_is_one_client() {
+        let clients = Clients::new(ClientLimits { each: Allowance { connections: 1, ..PLENTY }, ..LIMITS });
+        let admit = |address| clients.admit(Instant::ZERO, ip(address));
+        let _one = admit("2001:db8:0:100::1").unwrap();
+        assert!(admit("2001:db8:0:1ff:1::2").is_err());
+        let _other = admit("2001:db8:0:200::1").unwrap();
+    }
+
+    #[test]
+    fn new_connections_come_as_fast_as_they_may_after_the_burst() {
+        let each = Allowance { new_per_second: 10, burst: 3, ..PLENTY };
+        let clients = Clients::new(ClientLimits { each, ..LIMITS });
+        let came = |from: u64, to: u64| {
+            (from..to).filter(|ms| clients.admit(Instant::from_millis(*ms), ip("192.0.2.1")).is_ok()).count()
+        };
+        assert_eq!(came(0, 1), 1);
+        assert_eq!(came(1, 100), 2);
+        assert_eq!(came(100, 1100), 10);
+        assert_eq!(came(2000, 2001) + came(2001, 2099), 3);
+        clients.set_limits(ClientLimits { all: Allowance { new_per_second: 0, ..PLENTY }, ..LIMITS });
+        let refused = clients.admit(Instant::from_secs(9), ip("192.0.2.1"));
+        assert_eq!(refused.unwrap_err(), Overload::Pace(Whose::All));
+    }
+
+    #[test]
+    fn memory_is_given_back_with_the_connection() {
+        let each = Allowance { memory: 100, ..PLENTY };
+        let all = Allowance { memory: 150, ..PLENTY };
+        let clients = Clients::new(ClientLimits { each, all, ..LIMITS });
+        let mut one = clients.admit(Instant::ZERO, ip("192.0.2.1")).unwrap();
+        let mut two = clients.admit(Instant::ZERO, ip("192.0.2.2")).unwrap();
+        one.take_memory(100).unwrap();
+        assert_eq!(one.take_memory(1), Err(Overload::Memory(Whose::Client)));
+        assert_eq!(two.take_memory(51), Err(Overload::Memory(Whose::All)));
+        assert_eq!(two.take_memory(u64::MAX), Err(Overload::Memory(Whose::Client)));
+        two.take_memory(50).unwrap();
+        one.give_back(60);
+        one.give_back(60);
+        assert_eq!(clients.memory(), 50);
+        drop(two);
+        assert_eq!(clients.memory(), 0);
+    }
+
+    #[test]
+    fn who_has_nothing_is_forgotten_for_another() {
+        let each = Allowance { new_per_second: 1, burst: 1, ..PLENTY };
+        let clients = Clients::new(ClientLimits { each, clients: 2, ..LIMITS });
+        let admit = |address| clients.admit(Instant::ZERO, ip(address));
+        let one = admit("192.0.2.1").unwrap();
+        drop(admit("192.0.2.2").unwrap());
+        assert_eq!(admit("192.0.2.2").unwrap_err(), Overload::Pace(Whose::Client));
+        let _three = admit("192.0.2.3").unwrap();
+        assert_eq!(admit("192.0.2.4").unwrap_err(), Overload::Clients);
+        drop(one);
+        let _four = admit("192.0.2.4").unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_counted_is_what_there_is(
+            steps in prop::collection::vec((0u8..4, 0u8..6, 0u64..200), 0..200),
+        ) {
+            let each = Allowance { connections: 3, memory: 300, new_per_second: 100, burst: 5 };
+            let all = Allowance { connections: 8, memory: 900, new_per_second: 1000, burst: 50 };
+            let clients = Clients::new(ClientLimits { each, all, clients: 4 });
+            let mut open: Vec<(u8, Admission)> = Vec::new();
+            for (step, (what, who, amount)) in steps.into_iter().enumerate() {
+                let now = Instant::from_millis(step as u64 * 3);
+                match what {
+                    0 | 1 => open.extend(clients.admit(now, IpAddr::from([192, 0, 2, who])).ok().map(|new| (who, new))),
+                    2 if !open.is_empty() => drop(open.swap_remove(amount as usize % open.len())),
+                    3 if amount < 100 => open.iter_mut().take(1).for_each(|(_, one)| one.give_back(amount)),
+                    _ => open.iter_mut().take(1).for_each(|(_, one)| _ = one.take_memory(amount)),
+                }
+                prop_assert_eq!(clients.connections() as usize, open.len());
+                prop_assert_eq!(clients.memory(), open.iter().map(|(_, one)| one.memory).sum::<u64>());
+                let book = clients.book();
+                prop_assert!(book.clients.len() <= 4 && open.len() <= 8 && book.all.memory <= 900);
+                let idle = book.clients.values().filter(|(account, _)| account.connections == 0).count();
+                prop_assert_eq!(book.idle.len(), idle);
+                for who in 0..6 {
+                    let count = open.iter().filter(|(of, _)| *of == who).count();
+                    let key = Key::from(IpAddr::from([192, 0, 2, who]));
+                    prop_assert_eq!(book.clients.get(&key).map_or(0, |(account, _)| account.connections as usize), count);
+                }
+            }
+        }
+    }
+}
