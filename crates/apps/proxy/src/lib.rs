@@ -6,6 +6,7 @@
 pub mod access;
 mod failure;
 mod negotiation;
+pub mod proxy_protocol;
 pub mod socks;
 mod target;
 
