@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use polypath_mptcp::SubflowInfo;
@@ -156,7 +157,7 @@ impl KernelEngine {
         }
         self.keepalive.set(SockRef::from(&socket));
         let inner = options.in_time(remote, None, socket.connect(remote)).await?;
-        Ok(KernelStream { inner, meter: self.tally.meter(!is_plain) })
+        Ok(KernelStream { inner, meter: Mutex::new(self.tally.meter(!is_plain)) })
     }
 
     /// What the connections have carried so far, by the address of this end.
@@ -222,7 +223,8 @@ impl KernelListener {
     pub async fn accept(&self) -> io::Result<(KernelStream, SocketAddr)> {
         let (inner, peer) = self.inner.accept().await?;
         self.keepalive.set(SockRef::from(&inner));
-        Ok((KernelStream { inner, meter: self.tally.meter(self.wants_multipath) }, peer))
+        let meter = Mutex::new(self.tally.meter(self.wants_multipath));
+        Ok((KernelStream { inner, meter }, peer))
     }
 
     /// Where it listens.
@@ -235,7 +237,7 @@ impl KernelListener {
 #[derive(Debug)]
 pub struct KernelStream {
     inner: TcpStream,
-    meter: Meter,
+    meter: Mutex<Meter>,
 }
 
 impl KernelStream {
@@ -280,13 +282,25 @@ impl KernelStream {
         let _ = socket2::SockRef::from(&self.inner).set_linger(Some(std::time::Duration::ZERO));
     }
 
-    fn measure(&mut self) {
-        let info = self.info();
-        self.meter.note(info);
+    /// Ends this side's stream, and still receives.
+    pub fn finish_writing(&self) -> io::Result<()> {
+        self.measure();
+        SockRef::from(&self.inner).shutdown(std::net::Shutdown::Write)
     }
 
-    fn measure_if_due(&mut self) {
-        if self.meter.is_due() {
+    fn meter(&self) -> MutexGuard<'_, Meter> {
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn measure(&self) {
+        let info = self.info();
+        self.meter().note(info);
+    }
+
+    /// Counts what the kernel has carried since it was asked last, if that was long ago. For who moves bytes by
+    /// [`KernelStream::as_tokio`]; reading and writing do it by themselves.
+    pub fn measure_if_due(&self) {
+        if self.meter().is_due() {
             self.measure();
         }
     }

@@ -218,6 +218,15 @@ impl Stream {
         }
     }
 
+    /// Ends this side's stream, and still receives. As `AsyncWriteExt::shutdown`, for who has only a reference.
+    pub fn finish_writing(&self) -> io::Result<()> {
+        match self {
+            Self::Stack(stream) => stream.finish_writing(),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(stream) => stream.finish_writing(),
+        }
+    }
+
     /// Ends the connection at once; the peer sees a reset.
     pub fn abort(self) {
         match self {

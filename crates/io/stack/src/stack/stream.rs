@@ -209,8 +209,10 @@ impl StackStream {
         })
     }
 
+    /// Ends this side's stream, and still receives.
+    ///
     /// Errors: the stack has ended before the connection, so the peer will not hear of this end.
-    fn finish_writing(&self) -> io::Result<()> {
+    pub fn finish_writing(&self) -> io::Result<()> {
         self.stack.shared.with(|state, now| {
             state.host.shutdown(now, self.id);
             let closed = state.stream(self.id).and_then(|stream| stream.closed);
