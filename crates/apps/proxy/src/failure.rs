@@ -30,6 +30,9 @@ pub enum ConnectFailure {
     /// Nobody answered in time.
     #[error("the server does not answer")]
     TimedOut,
+    /// What the server says makes no sense.
+    #[error("the server's answer makes no sense")]
+    Garbled,
     /// Something in this host, such as that descriptors have run out.
     #[error("this proxy can't open a connection now")]
     Local,

@@ -5,8 +5,12 @@
 
 pub mod access;
 mod failure;
+pub mod http;
 mod negotiation;
+#[cfg(feature = "net")]
+pub mod net;
 pub mod proxy_protocol;
+pub mod race;
 pub mod socks;
 mod target;
 

@@ -66,7 +66,7 @@ impl fmt::Display for Name {
 }
 
 /// A host, as a client calls it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Host {
     /// By its address. An IPv4 address within IPv6 is an IPv4 address here.
     Address(IpAddr),
@@ -100,7 +100,7 @@ impl FromStr for Host {
 }
 
 /// A host, and a port there.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Target {
     /// The host.
     pub host: Host,

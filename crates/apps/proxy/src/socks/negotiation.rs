@@ -199,6 +199,7 @@ impl From<ConnectFailure> for Reply {
             ConnectFailure::Overloaded
             | ConnectFailure::NameLookupFailed
             | ConnectFailure::Reset
+            | ConnectFailure::Garbled
             | ConnectFailure::Local => Self::GeneralFailure,
         }
     }

@@ -1,0 +1,230 @@
+//! Requests and answers of HTTP that pass through a proxy (RFC 9110, 9112): where a request goes, and which fields go no further.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::Scheme;
+use http::{Method, StatusCode, Uri, Version};
+
+use crate::failure::ConnectFailure;
+use crate::target::{Host, Target};
+
+/// Fields that are for the next hop alone, besides those that `Connection` names (RFC 9110 §7.6.1).
+const OF_ONE_HOP: [HeaderName; 8] = [
+    header::CONNECTION,
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHORIZATION,
+    header::PROXY_AUTHENTICATE,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Why a request is not passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// It is for a server, not for a proxy.
+    #[error("a request for a server: expected one for a proxy, with a whole URL such as http://example.org/")]
+    NotForProxy,
+    /// The scheme of its URL is not passed on.
+    #[error("a URL that is not http: expected http://, or CONNECT for anything else")]
+    Scheme,
+    /// The host or port of its URL is none.
+    #[error("no host and port that make sense: expected such as example.org:443")]
+    Target,
+    /// The length of its body can be understood in two ways (RFC 9112 §6.3): what one server takes for a body, the next takes for a request.
+    #[error(
+        "a body whose length can be understood in two ways: expected Content-Length once, or Transfer-Encoding: chunked"
+    )]
+    Length,
+}
+
+impl RequestError {
+    /// What the client is told.
+    #[must_use]
+    pub fn status(self) -> StatusCode {
+        StatusCode::BAD_REQUEST
+    }
+}
+
+/// Where a request goes.
+pub fn target(method: &Method, uri: &Uri) -> Result<Target, RequestError> {
+    let authority = uri.authority().ok_or(RequestError::NotForProxy)?;
+    // Credentials of a URL are not for a server's name.
+    if authority.as_str().contains('@') {
+        return Err(RequestError::Target);
+    }
+    if *method == Method::CONNECT {
+        return authority.as_str().parse().map_err(|_| RequestError::Target);
+    }
+    if uri.scheme() != Some(&Scheme::HTTP) {
+        return Err(RequestError::Scheme);
+    }
+    let host: Host = authority.host().parse().map_err(|_| RequestError::Target)?;
+    let has_port = authority.as_str().len() > authority.host().len();
+    let port = match authority.port_u16() {
+        None if has_port => return Err(RequestError::Target),
+        port => port.unwrap_or(80),
+    };
+    if port == 0 { Err(RequestError::Target) } else { Ok(Target { host, port }) }
+}
+
+/// Whether the length of the body is told in one way only (RFC 9112 §6.1, §6.3).
+pub fn check_length(version: Version, fields: &HeaderMap) -> Result<(), RequestError> {
+    let mut encodings = fields.get_all(header::TRANSFER_ENCODING).iter();
+    let mut lengths = fields.get_all(header::CONTENT_LENGTH).iter();
+    let encoding = encodings.next();
+    if encodings.next().is_some()
+        || (encoding.is_some() && (lengths.next().is_some() || version < Version::HTTP_11))
+    {
+        return Err(RequestError::Length);
+    }
+    if let Some(encoding) = encoding {
+        return if encoding.as_bytes().eq_ignore_ascii_case(b"chunked") {
+            Ok(())
+        } else {
+            Err(RequestError::Length)
+        };
+    }
+    let is_number =
+        |value: &HeaderValue| !value.is_empty() && value.as_bytes().iter().all(u8::is_ascii_digit);
+    match (lengths.next(), lengths.next()) {
+        (None, _) => Ok(()),
+        (Some(one), None) if is_number(one) => Ok(()),
+        _ => Err(RequestError::Length),
+    }
+}
+
+/// Takes out what is for one hop alone (RFC 9110 §7.6.1).
+pub fn remove_fields_of_one_hop(fields: &mut HeaderMap) {
+    let named: Vec<HeaderName> = fields
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        // What says where a message ends and whom it is for is not the client's to take out.
+        .filter(|name| !matches!(*name, header::HOST | header::CONTENT_LENGTH | header::VIA))
+        .collect();
+    for name in named.iter().chain(&OF_ONE_HOP) {
+        fields.remove(name);
+    }
+}
+
+/// Makes of a request to a proxy one to the server: its path alone, the `Host` of its URL (RFC 9112 §3.2.2), no field of one hop, and `Via`
+/// (RFC 9110 §7.6.3).
+pub fn make_request_for_server(
+    uri: &mut Uri,
+    version: Version,
+    fields: &mut HeaderMap,
+) -> Result<(), RequestError> {
+    let authority = uri.authority().ok_or(RequestError::NotForProxy)?;
+    let host = HeaderValue::from_str(authority.as_str()).map_err(|_| RequestError::Target)?;
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    *uri = path.parse().map_err(|_| RequestError::Target)?;
+    remove_fields_of_one_hop(fields);
+    fields.insert(header::HOST, host);
+    add_via(version, fields);
+    Ok(())
+}
+
+/// Says that the message came through a proxy (RFC 9110 §7.6.3).
+pub fn add_via(version: Version, fields: &mut HeaderMap) {
+    let via = if version < Version::HTTP_11 { "1.0 polypath" } else { "1.1 polypath" };
+    fields.append(header::VIA, HeaderValue::from_static(via));
+}
+
+/// What a client is told of a server that was not reached.
+#[must_use]
+pub fn status_of(failure: ConnectFailure) -> StatusCode {
+    match failure {
+        ConnectFailure::NotAllowed => StatusCode::FORBIDDEN,
+        ConnectFailure::Overloaded | ConnectFailure::Local => StatusCode::SERVICE_UNAVAILABLE,
+        ConnectFailure::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+        ConnectFailure::NameUnknown
+        | ConnectFailure::NameLookupFailed
+        | ConnectFailure::Refused
+        | ConnectFailure::Reset
+        | ConnectFailure::Garbled
+        | ConnectFailure::NetworkUnreachable
+        | ConnectFailure::HostUnreachable => StatusCode::BAD_GATEWAY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target_of(method: &Method, uri: &str) -> Result<String, RequestError> {
+        target(method, &uri.parse().unwrap()).map(|target| target.to_string())
+    }
+
+    #[test]
+    fn a_request_goes_where_its_url_says() {
+        let get = |uri| target_of(&Method::GET, uri);
+        assert_eq!(get("http://Example.org/a?b"), Ok("example.org:80".into()));
+        assert_eq!(get("http://example.org:8080/"), Ok("example.org:8080".into()));
+        assert_eq!(get("http://[2001:db8::1]/"), Ok("[2001:db8::1]:80".into()));
+        assert_eq!(get("/index.html"), Err(RequestError::NotForProxy));
+        assert_eq!(get("https://example.org/"), Err(RequestError::Scheme));
+        assert_eq!(get("http://user:word@example.org/"), Err(RequestError::Target));
+        assert_eq!(get("http://example.org:0/"), Err(RequestError::Target));
+        let connect = |uri| target_of(&Method::CONNECT, uri);
+        assert_eq!(connect("example.org:443"), Ok("example.org:443".into()));
+        assert_eq!(connect("example.org"), Err(RequestError::Target));
+        assert_eq!(connect("user@example.org:443"), Err(RequestError::Target));
+    }
+
+    #[test]
+    fn a_length_that_can_be_understood_in_two_ways_is_refused() {
+        let check = |fields: &[(HeaderName, &'static str)]| {
+            let pairs = fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value)));
+            let mut map = HeaderMap::new();
+            pairs.for_each(|(name, value)| {
+                map.append(name, value);
+            });
+            check_length(Version::HTTP_11, &map)
+        };
+        use header::{CONTENT_LENGTH as LENGTH, TRANSFER_ENCODING as ENCODING};
+        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(check(&[(LENGTH, "5")]), Ok(()));
+        assert_eq!(check(&[(ENCODING, "Chunked")]), Ok(()));
+        for wrong in [
+            vec![(LENGTH, "5"), (ENCODING, "chunked")],
+            vec![(LENGTH, "5"), (LENGTH, "5")],
+            vec![(LENGTH, "+5")],
+            vec![(LENGTH, "5, 5")],
+            vec![(LENGTH, "")],
+            vec![(ENCODING, "gzip, chunked")],
+            vec![(ENCODING, "chunked"), (ENCODING, "identity")],
+            vec![(ENCODING, "xchunked")],
+        ] {
+            assert_eq!(check(&wrong), Err(RequestError::Length), "{wrong:?}");
+        }
+        let mut old = HeaderMap::new();
+        old.insert(ENCODING, HeaderValue::from_static("chunked"));
+        assert_eq!(check_length(Version::HTTP_10, &old), Err(RequestError::Length));
+    }
+
+    #[test]
+    fn what_is_for_one_hop_goes_no_further() {
+        let mut fields = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "X-Own, content-length,close"),
+            ("x-own", "1"),
+            ("content-length", "5"),
+            ("proxy-authorization", "Basic eDp5"),
+            ("keep-alive", "timeout=5"),
+            ("accept", "*/*"),
+            ("host", "elsewhere.example"),
+        ] {
+            fields.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let mut uri: Uri = "http://example.org:8080/a?b".parse().unwrap();
+        make_request_for_server(&mut uri, Version::HTTP_11, &mut fields).unwrap();
+        assert_eq!(uri, "/a?b");
+        let mut left: Vec<String> =
+            fields.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        left.sort();
+        assert_eq!(left, ["accept: */*", "content-length: 5", "host: example.org:8080", "via: 1.1 polypath"]);
+    }
+}

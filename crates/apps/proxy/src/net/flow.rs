@@ -1,0 +1,61 @@
+//! What one connection of a client has moved.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Bytes that a client and its server have exchanged, for those who move them and those who look.
+#[derive(Debug)]
+pub struct Flow {
+    begun: Instant,
+    to_server: AtomicU64,
+    to_client: AtomicU64,
+    /// Milliseconds from the beginning until something moved last.
+    moved_last: AtomicU64,
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    ToServer,
+    ToClient,
+}
+
+impl Flow {
+    pub(super) fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { begun: Instant::now(), to_server: zero(), to_client: zero(), moved_last: zero() }
+    }
+
+    /// When it began.
+    #[must_use]
+    pub fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// Bytes that went to the server.
+    #[must_use]
+    pub fn to_server_bytes(&self) -> u64 {
+        self.to_server.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that went to the client.
+    #[must_use]
+    pub fn to_client_bytes(&self) -> u64 {
+        self.to_client.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn moved(&self, way: Way, count: usize) {
+        let counter = match way {
+            Way::ToServer => &self.to_server,
+            Way::ToClient => &self.to_client,
+        };
+        counter.fetch_add(count as u64, Ordering::Relaxed);
+        let since = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.moved_last.store(since, Ordering::Relaxed);
+    }
+
+    /// When something moved last.
+    pub(super) fn moved_last(&self) -> Instant {
+        self.begun + std::time::Duration::from_millis(self.moved_last.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,240 @@
+//! Clients of HTTP: CONNECT, and requests with a whole URL, one server at a time.
+
+mod body;
+mod held;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, PROXY_AUTHENTICATE};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use polypath_stack::engine::Stream;
+use tokio::time::timeout;
+
+use self::body::{Passing, RequestLog};
+use self::held::HeldStream;
+use super::connect::ServerSide;
+use super::entrance::{Inner, Known, Stop};
+use super::flow::{Flow, Way};
+use super::session::Ending;
+use crate::failure::ConnectFailure;
+use crate::http as message;
+use crate::target::Target;
+
+/// What the fields of a request may have.
+const FIELDS_BYTES: usize = 32 << 10;
+/// What is read of a message before it is passed on.
+const READ_BYTES: usize = 64 << 10;
+
+type Answer = Response<Either<Full<Bytes>, Passing>>;
+
+/// One client's connection.
+struct Client {
+    proxy: Arc<Inner>,
+    address: SocketAddr,
+    flow: Arc<Flow>,
+    /// Whether the end of the connection has to be a reset: an answer was cut off.
+    resets: Arc<AtomicBool>,
+    /// The server of the last request, for the next one. It is not shared with other clients: what a server takes for the next answer is always
+    /// for the same client.
+    last: tokio::sync::Mutex<Option<(Target, SendRequest<Passing>)>>,
+    /// What a CONNECT leads to.
+    joined: Mutex<Option<(OnUpgrade, ServerSide, Arc<RequestLog>)>>,
+}
+
+/// Answers requests until the client has no more.
+pub(super) async fn serve(proxy: &Arc<Inner>, stream: Stream, address: SocketAddr, flow: Arc<Flow>) {
+    let resets = Arc::new(AtomicBool::new(false));
+    let held = HeldStream::new(stream, resets.clone());
+    let client = Arc::new(Client {
+        proxy: proxy.clone(),
+        address,
+        flow,
+        resets: resets.clone(),
+        last: tokio::sync::Mutex::default(),
+        joined: Mutex::default(),
+    });
+    let answering = client.clone();
+    let service = service_fn(move |request| {
+        let client = answering.clone();
+        async move { Ok::<_, Infallible>(client.answer(request).await) }
+    });
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(proxy.settings().timeouts.asking)
+        .half_close(true)
+        .max_header_size(FIELDS_BYTES)
+        .max_buf_size(READ_BYTES);
+    let mut stop = proxy.stop();
+    {
+        let served = builder.serve_connection(TokioIo::new(held), service).with_upgrades();
+        let mut served = std::pin::pin!(served);
+        let ended = tokio::select! {
+            ended = served.as_mut() => Some(ended),
+            _ = stop.wait_for(|stop| *stop >= Stop::Draining) => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
+                served.as_mut().graceful_shutdown();
+                served.await
+            }
+        };
+        // Also where a body was cut off that hyper itself noticed.
+        if ended.is_err() {
+            resets.store(true, Ordering::Relaxed);
+        }
+    }
+    let joined = client.joined.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some((upgrade, server, log)) = joined {
+        client.join(upgrade, server, &log).await;
+    }
+}
+
+impl Client {
+    async fn answer(&self, mut request: Request<Incoming>) -> Answer {
+        let log = Arc::new(RequestLog::new(&self.proxy, self.address, &self.flow));
+        if let Err(error) = message::check_length(request.version(), request.headers()) {
+            return refusal(error.status(), &error.to_string());
+        }
+        let target = match message::target(request.method(), request.uri()) {
+            Ok(target) => target,
+            Err(error) => return refusal(error.status(), &error.to_string()),
+        };
+        log.known(|known| known.target = Some(target.clone()));
+        if *request.method() == Method::CONNECT {
+            return match self.proxy.connect(&target).await {
+                Ok(server) => {
+                    log.known(|known| known.server = Some(server.address));
+                    let upgrade = hyper::upgrade::on(&mut request);
+                    *self.joined.lock().unwrap_or_else(PoisonError::into_inner) =
+                        Some((upgrade, server, log));
+                    Response::new(Either::Left(Full::default()))
+                }
+                Err(failure) => not_reached(&target, failure, &log),
+            };
+        }
+        self.forward(request, target, log).await
+    }
+
+    async fn forward(&self, request: Request<Incoming>, target: Target, log: Arc<RequestLog>) -> Answer {
+        let (mut parts, body) = request.into_parts();
+        if let Err(error) =
+            message::make_request_for_server(&mut parts.uri, parts.version, &mut parts.headers)
+        {
+            return refusal(error.status(), &error.to_string());
+        }
+        parts.version = http::Version::HTTP_11;
+        let body = Passing::new(body, Way::ToServer, log.clone(), None);
+        let limit = self.proxy.settings().timeouts.answering;
+        let sent = timeout(limit, self.send(Request::from_parts(parts, body), &target, &log)).await;
+        let answer = match sent {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(failure)) => return not_reached(&target, failure, &log),
+            Err(_) => return not_reached(&target, ConnectFailure::TimedOut, &log),
+        };
+        let (mut parts, body) = answer.into_parts();
+        if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+            // Nobody has asked for that.
+            return not_reached(&target, ConnectFailure::Garbled, &log);
+        }
+        message::remove_fields_of_one_hop(&mut parts.headers);
+        message::add_via(parts.version, &mut parts.headers);
+        parts.version = http::Version::HTTP_11;
+        log.begins_answer();
+        Response::from_parts(
+            parts,
+            Either::Right(Passing::new(body, Way::ToClient, log, Some(self.resets.clone()))),
+        )
+    }
+
+    /// Over the connection of the last request, if that was to the same server and lives; else over a new one.
+    async fn send(
+        &self,
+        mut request: Request<Passing>,
+        target: &Target,
+        log: &Arc<RequestLog>,
+    ) -> Result<Response<Incoming>, ConnectFailure> {
+        let mut last = self.last.lock().await;
+        let kept = last.take().filter(|(known, _)| known == target);
+        if let Some((_, mut sender)) = kept
+            && sender.ready().await.is_ok()
+        {
+            match sender.try_send_request(request).await {
+                Ok(answer) => {
+                    *last = Some((target.clone(), sender));
+                    return Ok(answer);
+                }
+                // The server closed it before the request was there.
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(failure_of(error.error())),
+                },
+            }
+        }
+        let server = self.proxy.connect(target).await?;
+        log.known(|known| known.server = Some(server.address));
+        let begun = hyper::client::conn::http1::handshake(TokioIo::new(server.stream)).await;
+        let (mut sender, connection) = begun.map_err(|error| failure_of(&error))?;
+        // It ends with the sender.
+        tokio::spawn(connection);
+        let answer = sender.send_request(request).await.map_err(|error| failure_of(&error))?;
+        *last = Some((target.clone(), sender));
+        Ok(answer)
+    }
+
+    /// What follows a CONNECT.
+    async fn join(&self, upgrade: OnUpgrade, server: ServerSide, log: &RequestLog) {
+        let Ok(upgraded) = upgrade.await else { return };
+        let Ok(parts) = upgraded.downcast::<TokioIo<HeldStream>>() else { return };
+        let Some(stream) = parts.io.into_inner().into_stream() else { return };
+        let mut known = Known { server: None, ..Known::default() };
+        let ending = self.proxy.join(stream, server, parts.read_buf, &self.flow, &mut known).await;
+        log.known(|told| told.is_multipath = known.is_multipath);
+        log.took(&self.flow);
+        log.ended(ending);
+    }
+}
+
+fn failure_of(error: &hyper::Error) -> ConnectFailure {
+    use std::error::Error as _;
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        if let Some(io) = inner.downcast_ref::<std::io::Error>() {
+            return ConnectFailure::from(io);
+        }
+        cause = inner.source();
+    }
+    if error.is_incomplete_message() || error.is_canceled() {
+        ConnectFailure::Reset
+    } else {
+        ConnectFailure::Garbled
+    }
+}
+
+fn not_reached(target: &Target, failure: ConnectFailure, log: &RequestLog) -> Answer {
+    log.ended(Ending::NotReached(failure));
+    refusal(message::status_of(failure), &format!("{target}: {failure}"))
+}
+
+/// An answer of our own.
+fn refusal(status: StatusCode, line: &str) -> Answer {
+    let mut answer = Response::new(Either::Left(Full::from(format!("{line}\n"))));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        answer.headers_mut().insert(PROXY_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"polypath\""));
+    }
+    answer
+}

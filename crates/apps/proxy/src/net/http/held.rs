@@ -1,0 +1,66 @@
+//! A client's connection while hyper has it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use polypath_stack::engine::Stream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Dropping it resets the connection if an answer was cut off: its end would look like the end of the answer.
+#[derive(Debug)]
+pub(super) struct HeldStream {
+    stream: Option<Stream>,
+    resets: Arc<AtomicBool>,
+}
+
+impl HeldStream {
+    pub(super) fn new(stream: Stream, resets: Arc<AtomicBool>) -> Self {
+        Self { stream: Some(stream), resets }
+    }
+
+    pub(super) fn into_stream(mut self) -> Option<Stream> {
+        self.stream.take()
+    }
+
+    fn stream(self: Pin<&mut Self>) -> io::Result<Pin<&mut Stream>> {
+        self.get_mut().stream.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl Drop for HeldStream {
+    fn drop(&mut self) {
+        if self.resets.load(Ordering::Relaxed)
+            && let Some(stream) = self.stream.take()
+        {
+            stream.abort();
+        }
+    }
+}
+
+impl AsyncRead for HeldStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.stream()?.poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for HeldStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.stream()?.poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream()?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Where an answer was cut off, no end is sent before the reset.
+        if self.resets.load(Ordering::Relaxed) {
+            Poll::Ready(Ok(()))
+        } else {
+            self.stream()?.poll_shutdown(cx)
+        }
+    }
+}

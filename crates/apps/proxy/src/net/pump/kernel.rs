@@ -1,0 +1,129 @@
+//! Between two sockets of the kernel: few bytes are read and written, many go through a pipe.
+
+use std::cell::RefCell;
+use std::io;
+
+use bytes::Bytes;
+use polypath_stack::engine::KernelStream;
+use tokio::io::Interest;
+
+use super::super::flow::{Flow, Way};
+use super::pipe::Pipe;
+use super::{Broken, Carried};
+
+/// Where bytes are read to before they are written. One who fills it has many more.
+const BUFFER_BYTES: usize = 16 << 10;
+
+thread_local! {
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER_BYTES].into());
+}
+
+/// What became of bytes that were read.
+enum Passed {
+    /// There are none yet.
+    Nothing,
+    /// The end.
+    End,
+    /// So many were read, and this is yet to be written.
+    Some { count: usize, left: Bytes },
+}
+
+/// Until the end of `from`.
+pub(super) async fn carry(from: &KernelStream, to: &KernelStream, flow: &Flow, way: Way) -> Carried {
+    loop {
+        from.as_tokio().readable().await.map_err(Broken::From)?;
+        match pass(from, to)? {
+            Passed::Nothing => {}
+            Passed::End => return Ok(()),
+            Passed::Some { count, left } => {
+                let is_filled = count == BUFFER_BYTES;
+                write_all(to, &left).await.map_err(Broken::To)?;
+                flow.moved(way, count);
+                from.measure_if_due();
+                to.measure_if_due();
+                if is_filled && splice(from, to, flow, way).await? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Reads what is there and writes what there is room for.
+fn pass(from: &KernelStream, to: &KernelStream) -> Result<Passed, Broken> {
+    BUFFER.with_borrow_mut(|buffer| {
+        let count = match from.as_tokio().try_read(buffer) {
+            Ok(0) => return Ok(Passed::End),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Passed::Nothing),
+            Err(error) => return Err(Broken::From(error)),
+        };
+        let written = match to.as_tokio().try_write(&buffer[..count]) {
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(Broken::To(error)),
+        };
+        Ok(Passed::Some { count, left: Bytes::copy_from_slice(&buffer[written..count]) })
+    })
+}
+
+/// Moves bytes through a pipe until `from` has none for a moment; returns whether it has ended.
+async fn splice(from: &KernelStream, to: &KernelStream, flow: &Flow, way: Way) -> Result<bool, Broken> {
+    // Without descriptors for it, bytes are read and written.
+    let Ok(mut pipe) = Pipe::take() else { return Ok(false) };
+    loop {
+        let (source, sink) = (from.as_tokio(), to.as_tokio());
+        let filled = match source.try_io(Interest::READABLE, || pipe.fill(source)) {
+            Ok(0) => {
+                pipe.give_back();
+                return Ok(true);
+            }
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                pipe.give_back();
+                return Ok(false);
+            }
+            Err(error) => return Err(Broken::From(error)),
+        };
+        while !pipe.is_empty() {
+            let drained = sink.async_io(Interest::WRITABLE, || pipe.drain(sink)).await;
+            drained.map_err(Broken::To)?;
+        }
+        flow.moved(way, filled);
+        from.measure_if_due();
+        to.measure_if_due();
+        // Others have a turn.
+        tokio::task::coop::consume_budget().await;
+    }
+}
+
+/// The next bytes; none at the end.
+pub(super) async fn read(from: &KernelStream) -> io::Result<Bytes> {
+    loop {
+        from.as_tokio().readable().await?;
+        let read = BUFFER.with_borrow_mut(|buffer| {
+            let count = from.as_tokio().try_read(buffer)?;
+            Ok(Bytes::copy_from_slice(&buffer[..count]))
+        });
+        match read {
+            Err(error) if io::Error::kind(&error) == io::ErrorKind::WouldBlock => {}
+            read => {
+                from.measure_if_due();
+                return read;
+            }
+        }
+    }
+}
+
+pub(super) async fn write_all(to: &KernelStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        to.as_tokio().writable().await?;
+        match to.as_tokio().try_write(bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    to.measure_if_due();
+    Ok(())
+}

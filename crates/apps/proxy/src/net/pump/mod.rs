@@ -1,0 +1,154 @@
+//! Moves bytes between a client and a server, both ways, with half-close, until both have ended.
+//!
+//! Nothing is held for a connection that rests: bytes are read once there are some, and written at once. What the other side has no room for is
+//! kept until it has.
+
+mod kernel;
+mod pipe;
+mod stack;
+
+use std::io;
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use polypath_stack::engine::Stream;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::flow::{Flow, Way};
+
+/// How long a client that still sends has to take what a server said that ended: closing with bytes unread would reset the connection, and the
+/// client would lose what is under way to it.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// How it ended.
+#[derive(Debug)]
+pub(super) enum Moved {
+    /// Both sides ended their streams, and each has what the other sent.
+    Finished,
+    /// The client's connection broke.
+    ClientBroke(io::Error),
+    /// The server's connection broke.
+    ServerBroke(io::Error),
+    /// Nothing moved for as long as that is allowed.
+    Idle,
+}
+
+/// One end of a way broke.
+#[derive(Debug)]
+enum Broken {
+    /// The one that is read from.
+    From(io::Error),
+    /// The one that is written to.
+    To(io::Error),
+}
+
+/// What a way comes to.
+type Carried = Result<(), Broken>;
+
+/// Moves bytes until both sides have ended, beginning with `early` for the server. If it does not end in order, the caller has to reset both
+/// connections: nobody shall take it for the end.
+pub(super) async fn pump(
+    client: &Stream,
+    server: &Stream,
+    early: Bytes,
+    flow: &Flow,
+    idle: Option<Duration>,
+) -> Moved {
+    let mut both = pin!(both(client, server, early, flow));
+    let Some(limit) = idle else { return both.await };
+    let mut until = Instant::now() + limit;
+    loop {
+        tokio::select! {
+            biased;
+            moved = &mut both => return moved,
+            () = sleep_until(until) => {
+                let next = Instant::from_std(flow.moved_last()) + limit;
+                if next <= Instant::now() {
+                    return Moved::Idle;
+                }
+                until = next;
+            }
+        }
+    }
+}
+
+async fn both(client: &Stream, server: &Stream, early: Bytes, flow: &Flow) -> Moved {
+    let mut up = pin!(carry_all(client, server, early, flow, Way::ToServer));
+    let mut down = pin!(carry_all(server, client, Bytes::new(), flow, Way::ToClient));
+    let up_ended = tokio::select! {
+        biased;
+        ended = &mut up => ended,
+        ended = &mut down => {
+            return match ended {
+                Ok(()) => match up.await {
+                    Ok(()) => Moved::Finished,
+                    Err(Broken::From(error)) => Moved::ClientBroke(error),
+                    // It has said all that it has to say, and hears no more.
+                    Err(Broken::To(_)) => linger(client).await,
+                },
+                Err(Broken::From(error)) => Moved::ServerBroke(error),
+                Err(Broken::To(error)) => Moved::ClientBroke(error),
+            };
+        }
+    };
+    match up_ended {
+        Ok(()) => match down.await {
+            Ok(()) => Moved::Finished,
+            Err(Broken::From(error)) => Moved::ServerBroke(error),
+            Err(Broken::To(error)) => Moved::ClientBroke(error),
+        },
+        Err(Broken::From(error)) => Moved::ClientBroke(error),
+        // A server may answer, end and hear no more; what it has said is still for the client.
+        Err(Broken::To(error)) => match down.await {
+            Ok(()) => linger(client).await,
+            Err(_) => Moved::ServerBroke(error),
+        },
+    }
+}
+
+/// The client has its answer under way, and what it still sends is for nobody.
+async fn linger(client: &Stream) -> Moved {
+    let discard = async {
+        loop {
+            match read(client).await {
+                Ok(bytes) if bytes.is_empty() => return,
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    };
+    let _ = timeout(LINGER, discard).await;
+    Moved::Finished
+}
+
+async fn carry_all(from: &Stream, to: &Stream, early: Bytes, flow: &Flow, way: Way) -> Carried {
+    if !early.is_empty() {
+        let count = early.len();
+        write(to, early).await.map_err(Broken::To)?;
+        flow.moved(way, count);
+    }
+    match (from, to) {
+        (Stream::Kernel(from), Stream::Kernel(to)) => kernel::carry(from, to, flow, way).await?,
+        _ => stack::carry(from, to, flow, way).await?,
+    }
+    to.finish_writing().map_err(Broken::To)
+}
+
+/// The next bytes; none at the end.
+async fn read(from: &Stream) -> io::Result<Bytes> {
+    match from {
+        Stream::Kernel(from) => kernel::read(from).await,
+        Stream::Stack(from) => from.read_payload().await.map(|payload| payload.to_vec().into()),
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// All of them.
+async fn write(to: &Stream, bytes: Bytes) -> io::Result<()> {
+    match to {
+        Stream::Kernel(to) => kernel::write_all(to, &bytes).await,
+        Stream::Stack(to) => stack::write_all(to, bytes).await,
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
+}

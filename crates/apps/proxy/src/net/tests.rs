@@ -1,0 +1,304 @@
+//! Clients, the proxy and servers on the loopback interface, by plain TCP.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use polypath_stack::Engine;
+use polypath_stack::engine::KernelEngine;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{Connector, Entrance, EntranceKind, Proxy, Settings};
+use crate::target::Target;
+
+const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// A proxy, where it listens, and what it told.
+struct Fixture {
+    proxy: Proxy,
+    at: SocketAddr,
+    told: Arc<Mutex<Vec<String>>>,
+}
+
+impl Fixture {
+    async fn new(kind: EntranceKind) -> Self {
+        let engine = Engine::from(KernelEngine::plain_tcp());
+        let listener = engine.listen(HERE).await.expect("a listener");
+        let at = listener.local_addr().expect("its address");
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let telling = told.clone();
+        let proxy = Proxy::new(Connector::new(engine), Settings::default(), move |end| {
+            telling.lock().unwrap().push(format!("{} {}", end.protocol, end.ending));
+        });
+        let serving = proxy.clone();
+        tokio::spawn(async move { serving.serve(listener, Entrance { kind }).await });
+        Self { proxy, at, told }
+    }
+
+    async fn forward_to(server: &TcpListener) -> Self {
+        Self::new(EntranceKind::Forward(Target::from(server.local_addr().unwrap()))).await
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.at).await.expect("a connection to the proxy")
+    }
+
+    /// What it told once nobody is within.
+    async fn told(&self) -> Vec<String> {
+        assert!(self.proxy.drain(Duration::from_secs(20)).await, "somebody stays");
+        self.told.lock().unwrap().clone()
+    }
+}
+
+async fn server() -> TcpListener {
+    TcpListener::bind(HERE).await.expect("a server")
+}
+
+fn pattern(count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+#[tokio::test]
+async fn each_half_ends_by_itself_and_every_byte_arrives() {
+    let server = server().await;
+    let fixture = Fixture::forward_to(&server).await;
+    let (sent, answered) = (pattern(9_000_001), pattern(7_000_003));
+    let client = async {
+        let mut stream = fixture.connect().await;
+        stream.write_all(&sent).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        answer
+    };
+    let serving = async {
+        let (mut stream, _) = server.accept().await.unwrap();
+        let mut request = Vec::new();
+        stream.read_to_end(&mut request).await.unwrap();
+        // Only now: the other half is open as long as it wants.
+        stream.write_all(&answered).await.unwrap();
+        request
+    };
+    let (answer, request) = tokio::join!(client, serving);
+    assert!(request == sent && answer == answered);
+    assert_eq!(fixture.told().await, ["forward ended"]);
+}
+
+#[tokio::test]
+async fn a_reset_reaches_the_other_side_as_one() {
+    let server = server().await;
+    let fixture = Fixture::forward_to(&server).await;
+    let mut client = fixture.connect().await;
+    let (mut stream, _) = server.accept().await.unwrap();
+    stream.write_all(b"half of it").await.unwrap();
+    let mut begun = [0; 10];
+    client.read_exact(&mut begun).await.unwrap();
+    stream.set_zero_linger().unwrap();
+    drop(stream);
+    let error = client.read(&mut begun).await.expect_err("no end that looks whole");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    let told = fixture.told().await;
+    assert!(told[0].starts_with("forward the server's connection broke"), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_client_hears_all_of_a_server_that_hears_no_more() {
+    let server = server().await;
+    let fixture = Fixture::forward_to(&server).await;
+    let answered = pattern(300_000);
+    let (heard, all_heard) = tokio::sync::oneshot::channel();
+    let serving = async {
+        let (mut stream, _) = server.accept().await.unwrap();
+        stream.read_u8().await.unwrap();
+        stream.write_all(&answered).await.unwrap();
+        stream.shutdown().await.unwrap();
+        all_heard.await.unwrap();
+        // Much of what the client sends is unread: its system answers with a reset.
+    };
+    let client = async {
+        let mut stream = fixture.connect().await;
+        let (mut reading, mut writing) = stream.split();
+        let mut answer = Vec::new();
+        let sending = async { while writing.write_all(&[7; 100_000]).await.is_ok() {} };
+        let hearing = async {
+            reading.read_to_end(&mut answer).await.unwrap();
+            heard.send(()).unwrap();
+        };
+        tokio::join!(hearing, sending);
+        answer
+    };
+    let (answer, ()) = tokio::join!(client, serving);
+    assert!(answer == answered, "{} of {} bytes", answer.len(), answered.len());
+    assert_eq!(fixture.told().await, ["forward ended"]);
+}
+
+#[tokio::test]
+async fn nobody_at_home_is_a_reset_of_a_forwarded_connection() {
+    let at = server().await.local_addr().unwrap();
+    let fixture = Fixture::new(EntranceKind::Forward(Target::from(at))).await;
+    let mut client = fixture.connect().await;
+    assert!(client.read(&mut [0; 1]).await.is_err());
+    assert_eq!(fixture.told().await, ["forward the server refuses the connection"]);
+}
+
+#[tokio::test]
+async fn socks_leads_to_where_the_client_says() {
+    let server = server().await;
+    let port = server.local_addr().unwrap().port();
+    let fixture = Fixture::new(EntranceKind::Socks).await;
+    let mut client = fixture.connect().await;
+    // Greeting, request and data at once.
+    let mut said = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
+    said.extend(port.to_be_bytes());
+    said.extend(b"early");
+    client.write_all(&said).await.unwrap();
+    let (mut stream, _) = server.accept().await.unwrap();
+    let mut early = [0; 5];
+    stream.read_exact(&mut early).await.unwrap();
+    assert_eq!(&early, b"early");
+    stream.write_all(b"late").await.unwrap();
+    drop(stream);
+    let mut heard = Vec::new();
+    client.read_to_end(&mut heard).await.unwrap();
+    assert_eq!(heard[..4], [5, 0, 5, 0]);
+    assert!(heard.ends_with(b"late"), "{heard:?}");
+    drop(client);
+
+    let mut client = fixture.connect().await;
+    drop(server);
+    client.write_all(&said[..13]).await.unwrap();
+    let mut heard = Vec::new();
+    client.read_to_end(&mut heard).await.unwrap();
+    assert_eq!(heard[..4], [5, 0, 5, 5]);
+    drop(client);
+    assert_eq!(fixture.told().await, ["socks ended", "socks the server refuses the connection"]);
+}
+
+#[tokio::test]
+async fn datagrams_go_there_and_back() {
+    let echo = tokio::net::UdpSocket::bind(HERE).await.unwrap();
+    let fixture = Fixture::new(EntranceKind::Socks).await;
+    let mut client = fixture.connect().await;
+    client.write_all(&[5, 1, 0, 5, 3, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
+    let mut reply = [0; 12];
+    client.read_exact(&mut reply).await.unwrap();
+    assert_eq!(reply[..6], [5, 0, 5, 0, 0, 1]);
+    let at = SocketAddr::from(([127, 0, 0, 1], u16::from_be_bytes([reply[10], reply[11]])));
+    let socket = tokio::net::UdpSocket::bind(HERE).await.unwrap();
+    let mut datagram = vec![0, 0, 0, 1, 127, 0, 0, 1];
+    datagram.extend(echo.local_addr().unwrap().port().to_be_bytes());
+    datagram.extend(b"ping");
+    socket.send_to(&datagram, at).await.unwrap();
+    let mut buffer = [0; 100];
+    let (count, source) = echo.recv_from(&mut buffer).await.unwrap();
+    assert_eq!(&buffer[..count], b"ping");
+    echo.send_to(b"pong", source).await.unwrap();
+    let (count, _) = socket.recv_from(&mut buffer).await.unwrap();
+    assert_eq!(buffer[..4], [0, 0, 0, 1]);
+    assert_eq!(&buffer[10..count], b"pong");
+    drop(client);
+    assert_eq!(fixture.told().await, ["socks ended"]);
+}
+
+/// Answers each request that comes with this, and then closes or resets.
+async fn answer_with(server: &TcpListener, answer: &str, resets: bool) -> String {
+    let (mut stream, _) = server.accept().await.unwrap();
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        request.push(stream.read_u8().await.unwrap());
+    }
+    stream.write_all(answer.as_bytes()).await.unwrap();
+    if resets {
+        stream.set_zero_linger().unwrap();
+    }
+    String::from_utf8(request).unwrap()
+}
+
+#[tokio::test]
+async fn a_request_with_a_whole_url_goes_to_its_server() {
+    let server = server().await;
+    let at = server.local_addr().unwrap();
+    let fixture = Fixture::new(EntranceKind::Http).await;
+    let mut client = fixture.connect().await;
+    let asked = format!(
+        "GET http://{at}/a?b HTTP/1.1\r\nHost: other\r\nProxy-Connection: close\r\nConnection: close\r\n\r\n"
+    );
+    client.write_all(asked.as_bytes()).await.unwrap();
+    let request =
+        answer_with(&server, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nKeep-Alive: x\r\n\r\nhello", false)
+            .await;
+    assert!(request.starts_with("GET /a?b HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains(&format!("host: {at}\r\n")) && !request.contains("other"), "{request}");
+    assert!(
+        request.contains("via: 1.1 polypath\r\n") && !request.to_lowercase().contains("proxy"),
+        "{request}"
+    );
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nhello"), "{answer}");
+    assert!(!answer.to_lowercase().contains("keep-alive: x"), "{answer}");
+    drop(client);
+    assert_eq!(fixture.told().await, ["http ended"]);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_off_does_not_look_whole() {
+    for (answer, resets) in [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello", false),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", false),
+        // Without a length its end is the end of the connection, but a reset is none.
+        ("HTTP/1.1 200 OK\r\n\r\nhello", true),
+    ] {
+        let server = server().await;
+        let at = server.local_addr().unwrap();
+        let fixture = Fixture::new(EntranceKind::Http).await;
+        let mut client = fixture.connect().await;
+        // The answer to such a client has no length either.
+        client.write_all(format!("GET http://{at}/ HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
+        answer_with(&server, answer, resets).await;
+        let mut heard = Vec::new();
+        let read = client.read_to_end(&mut heard).await;
+        assert!(
+            read.is_err() || heard.starts_with(b"HTTP/1.0 502"),
+            "{answer:?}: {:?}",
+            String::from_utf8_lossy(&heard)
+        );
+        drop(client);
+        let told = fixture.told().await;
+        assert!(told[0].contains("server"), "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn connect_leads_through_and_a_failure_has_a_status() {
+    let server = server().await;
+    let at = server.local_addr().unwrap();
+    let fixture = Fixture::new(EntranceKind::Http).await;
+    let mut client = fixture.connect().await;
+    client.write_all(format!("CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\nearly").as_bytes()).await.unwrap();
+    let (mut stream, _) = server.accept().await.unwrap();
+    let mut early = [0; 5];
+    stream.read_exact(&mut early).await.unwrap();
+    stream.write_all(b"late").await.unwrap();
+    drop(stream);
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).await.unwrap();
+    assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.ends_with("\r\n\r\nlate"), "{heard}");
+    drop((client, server));
+
+    for (asked, status) in [
+        (format!("CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n"), "502"),
+        ("GET / HTTP/1.1\r\nHost: a\r\n\r\n".into(), "400"),
+        (format!("POST http://{at}/ HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"), "400"),
+        (format!("POST http://{at}/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"), "400"),
+        ("nonsense\r\n\r\n".into(), "400"),
+    ] {
+        let mut client = fixture.connect().await;
+        client.write_all(asked.as_bytes()).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut heard = String::new();
+        let _ = client.read_to_string(&mut heard).await;
+        assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{asked:?}: {heard:?}");
+    }
+}

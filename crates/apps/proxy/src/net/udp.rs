@@ -1,0 +1,156 @@
+//! Datagrams of a client of SOCKS (RFC 1928 §7). They go by UDP alone, over the way that the system chooses.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use polypath_stack::engine::Stream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UdpSocket;
+
+use super::entrance::Inner;
+use super::flow::{Flow, Way};
+use super::negotiate::say_farewell;
+use super::session::Ending;
+use crate::failure::ConnectFailure;
+use crate::negotiation::Negotiation;
+use crate::socks::{DatagramHeader, Datagrams};
+use crate::target::Target;
+
+/// The longest datagram there is.
+const LONGEST: usize = 65_535;
+/// Hosts that may answer a client: those that it wrote to last.
+const MOST_ASKED: usize = 256;
+
+/// Until the client ends its connection, which is how it ends the association.
+pub(super) async fn associate(
+    proxy: &Inner,
+    mut stream: Stream,
+    mut negotiation: impl Negotiation,
+    expected: &Target,
+    flow: &Flow,
+) -> Ending {
+    let opened = match &stream {
+        Stream::Kernel(_) => open(&stream).await,
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    };
+    let Ok((inner, outer, client)) = opened else {
+        say_farewell(&mut stream, &negotiation.handle_failed(ConnectFailure::Local)).await;
+        return Ending::NotReached(ConnectFailure::Local);
+    };
+    let at = inner.local_addr().unwrap_or_else(|_| (client, 0).into());
+    if stream.write_all(&negotiation.handle_connected(at)).await.is_err() {
+        return Ending::Unasked;
+    }
+    let port = Some(expected.port).filter(|port| *port != 0);
+    let mut association =
+        Association { client, port, inner, outer, asked: Asked::default(), datagrams: Datagrams::default() };
+    let mut rest = [0; 64];
+    tokio::select! {
+        ended = association.carry(proxy, flow) => match ended {
+            Ok(()) => Ending::Finished,
+            Err(error) => Ending::ServerBroke(error.to_string().into()),
+        },
+        () = async { while let Ok(1..) = stream.read(&mut rest).await {} } => Ending::Finished,
+    }
+}
+
+/// A socket for the client, one for everybody else, and the client's address.
+async fn open(stream: &Stream) -> io::Result<(UdpSocket, UdpSocket, IpAddr)> {
+    let own = stream.local_addr()?.ip().to_canonical();
+    let client = stream.peer_addr()?.ip().to_canonical();
+    let inner = UdpSocket::bind((own, 0)).await?;
+    let outer = match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).await {
+        Ok(socket) => socket,
+        // No IPv6 here.
+        Err(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?,
+    };
+    Ok((inner, outer, client))
+}
+
+/// Hosts that a client wrote to, the last ones.
+#[derive(Debug, Default)]
+struct Asked {
+    hosts: BTreeSet<IpAddr>,
+    order: VecDeque<IpAddr>,
+}
+
+impl Asked {
+    fn add(&mut self, host: IpAddr) {
+        if self.hosts.insert(host) {
+            self.order.push_back(host);
+        }
+        if self.order.len() > MOST_ASKED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.hosts.remove(&oldest);
+        }
+    }
+}
+
+struct Association {
+    client: IpAddr,
+    /// The client's, once it is known.
+    port: Option<u16>,
+    inner: UdpSocket,
+    outer: UdpSocket,
+    asked: Asked,
+    datagrams: Datagrams,
+}
+
+impl Association {
+    async fn carry(&mut self, proxy: &Inner, flow: &Flow) -> io::Result<()> {
+        let (mut from_client, mut from_server) =
+            (vec![0; LONGEST], vec![0; LONGEST + DatagramHeader::LONGEST]);
+        loop {
+            tokio::select! {
+                received = self.inner.recv_from(&mut from_client) => {
+                    let (count, source) = received?;
+                    self.handle_from_client(proxy, &from_client[..count], source, flow).await;
+                }
+                received = self.outer.recv_from(&mut from_server[DatagramHeader::LONGEST..]) => {
+                    // A host that refuses a datagram is no end of the association.
+                    let Ok((count, source)) = received else { continue };
+                    self.handle_from_server(&mut from_server, count, source, flow).await;
+                }
+            }
+        }
+    }
+
+    async fn handle_from_client(&mut self, proxy: &Inner, bytes: &[u8], source: SocketAddr, flow: &Flow) {
+        let is_client =
+            source.ip().to_canonical() == self.client && self.port.is_none_or(|port| port == source.port());
+        if !is_client {
+            return;
+        }
+        let Some(datagram) = self.datagrams.open(bytes) else { return };
+        self.port = Some(source.port());
+        let Some(address) = proxy.address_of(&datagram.target).await else { return };
+        self.asked.add(address.ip());
+        if self.outer.send_to(datagram.payload, mapped(address, &self.outer)).await.is_ok() {
+            flow.moved(Way::ToServer, datagram.payload.len());
+        }
+    }
+
+    async fn handle_from_server(&self, buffer: &mut [u8], count: usize, source: SocketAddr, flow: &Flow) {
+        let source = SocketAddr::new(source.ip().to_canonical(), source.port());
+        let Some(port) = self.port.filter(|_| self.asked.hosts.contains(&source.ip())) else { return };
+        let header = DatagramHeader::new(source);
+        let header = header.as_bytes();
+        // Right before what was received.
+        let begin = DatagramHeader::LONGEST - header.len();
+        buffer[begin..DatagramHeader::LONGEST].copy_from_slice(header);
+        let datagram = &buffer[begin..DatagramHeader::LONGEST + count];
+        if self.inner.send_to(datagram, (self.client, port)).await.is_ok() {
+            flow.moved(Way::ToClient, count);
+        }
+    }
+}
+
+/// As a socket of both families writes it.
+fn mapped(address: SocketAddr, socket: &UdpSocket) -> SocketAddr {
+    match (address, socket.local_addr()) {
+        (SocketAddr::V4(v4), Ok(SocketAddr::V6(_))) => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+        _ => address,
+    }
+}
