@@ -4,6 +4,7 @@
 //! first bytes say is read by a [`Negotiation`], one for each protocol, without sockets and clocks: bytes in, [`Step`]s out.
 
 pub mod access;
+pub mod convert;
 mod failure;
 pub mod http;
 mod negotiation;
