@@ -219,7 +219,9 @@ impl Server {
             ConnectFailure::NotAllowed => ErrorTlv::NotAuthorized,
             ConnectFailure::Overloaded | ConnectFailure::Local => ErrorTlv::ResourceExceeded { delay_s: 0 },
             ConnectFailure::NameLookupFailed => ErrorTlv::NetworkFailure { delay_s: 0 },
-            ConnectFailure::Refused | ConnectFailure::Reset => ErrorTlv::ConnectionReset,
+            ConnectFailure::Refused | ConnectFailure::Reset | ConnectFailure::Garbled => {
+                ErrorTlv::ConnectionReset
+            }
             // Codes of ICMP and ICMPv6 (RFC 792, RFC 4443): no way to the network, and no such host.
             ConnectFailure::NetworkUnreachable => ErrorTlv::DestinationUnreachable { icmp_code: 0 },
             ConnectFailure::NameUnknown | ConnectFailure::HostUnreachable | ConnectFailure::TimedOut => {

@@ -182,6 +182,7 @@ fn each_failure_has_its_error() {
         (Failure::NameLookupFailed, 65, 0),
         (Failure::Refused, 96, 0),
         (Failure::Reset, 96, 0),
+        (Failure::Garbled, 96, 0),
         (Failure::NetworkUnreachable, 97, 0),
         (Failure::HostUnreachable, 97, 1),
         (Failure::TimedOut, 97, 1),
