@@ -6,6 +6,9 @@
 pub mod access;
 pub mod convert;
 mod failure;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod http;
 mod negotiation;
 #[cfg(feature = "net")]

@@ -20,6 +20,8 @@ mod connect;
 mod cookie;
 mod error;
 mod extensions;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod message;
 mod options;
 mod server;
