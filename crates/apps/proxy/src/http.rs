@@ -1,5 +1,7 @@
 //! Requests and answers of HTTP that pass through a proxy (RFC 9110, 9112): where a request goes, and which fields go no further.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::Scheme;
 use http::{Method, StatusCode, Uri, Version};
@@ -66,6 +68,18 @@ pub fn target(method: &Method, uri: &Uri) -> Result<Target, RequestError> {
         port => port.unwrap_or(80),
     };
     if port == 0 { Err(RequestError::Target) } else { Ok(Target { host, port }) }
+}
+
+/// The name and the password of a client (RFC 7617 §2).
+#[must_use]
+pub fn basic_credentials(value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (scheme, rest) = value.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"basic ") {
+        return None;
+    }
+    let text = BASE64.decode(rest.trim_ascii()).ok()?;
+    let colon = text.iter().position(|byte| *byte == b':')?;
+    Some((text[..colon].to_vec(), text[colon + 1..].to_vec()))
 }
 
 /// Whether the length of the body is told in one way only (RFC 9112 §6.1, §6.3).
@@ -203,6 +217,15 @@ mod tests {
         let mut old = HeaderMap::new();
         old.insert(ENCODING, HeaderValue::from_static("chunked"));
         assert_eq!(check_length(Version::HTTP_10, &old), Err(RequestError::Length));
+    }
+
+    #[test]
+    fn credentials_are_a_name_and_all_behind_the_first_colon() {
+        assert_eq!(basic_credentials(b"Basic YTpiOmM="), Some((b"a".to_vec(), b"b:c".to_vec())));
+        assert_eq!(basic_credentials(b"basic  YTo="), Some((b"a".to_vec(), Vec::new())));
+        for wrong in [&b"Basic"[..], b"Basic ", b"Basic YQ==", b"Bearer YTpi", b"Basic ***"] {
+            assert_eq!(basic_credentials(wrong), None);
+        }
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! Where clients enter, and what becomes of them.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use polypath_mptcp::ConnectionOption;
 use polypath_stack::engine::{Listener, Stream};
-use tokio::io::AsyncWriteExt;
+use polypath_units::Instant;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -17,10 +18,12 @@ use super::flow::Flow;
 use super::http;
 use super::negotiate::{negotiate, say_farewell};
 use super::pump::{Moved, pump};
-use super::session::{Ending, Held, SessionEnd, Sessions};
+use super::session::{Ending, SessionEnd, Sessions};
 use super::udp;
+use crate::access::{Allowance, Client, ClientLimits, Clients, Network, Rules, Verdict};
 use crate::failure::ConnectFailure;
-use crate::negotiation::{Command, Negotiation};
+use crate::negotiation::{Authority, Command, Negotiation};
+use crate::proxy_protocol::{ProxyHeader, ProxyProtocolVersion};
 use crate::socks::Socks5;
 use crate::target::Target;
 
@@ -52,10 +55,37 @@ impl Default for Timeouts {
 }
 
 /// What may change while connections live. Each takes what there is when it comes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct Settings {
     /// How long each phase may take.
     pub timeouts: Timeouts,
+    /// Who may go where. What is forwarded to one target asks no rule.
+    pub rules: Rules,
+    /// Who has to say who it is, if anybody has to: clients of SOCKS and HTTP.
+    pub users: Option<Arc<dyn Authority>>,
+    /// How much clients may have.
+    pub limits: ClientLimits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let each = Allowance { connections: 4_096, new_per_second: 4_096, burst: 8_192, memory: u64::MAX };
+        let all = Allowance { connections: 65_536, new_per_second: 65_536, burst: 131_072, memory: u64::MAX };
+        Self {
+            timeouts: Timeouts::default(),
+            rules: Rules::new(Vec::new(), Verdict::Allow),
+            users: None,
+            limits: ClientLimits { each, all, clients: 65_536 },
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Settings");
+        shown.field("timeouts", &self.timeouts).field("rules", &self.rules).field("limits", &self.limits);
+        shown.field("has_users", &self.users.is_some()).finish()
+    }
 }
 
 /// What is spoken where clients enter.
@@ -74,6 +104,16 @@ pub enum EntranceKind {
 pub struct Entrance {
     /// What is spoken there.
     pub kind: EntranceKind,
+    /// Connections from here begin with a header of the PROXY protocol, which says who the client is. From elsewhere, none is believed.
+    pub proxy_protocol_from: Vec<Network>,
+    /// Connections to servers begin with such a header.
+    pub proxy_protocol_to_servers: Option<ProxyProtocolVersion>,
+}
+
+impl From<EntranceKind> for Entrance {
+    fn from(kind: EntranceKind) -> Self {
+        Self { kind, proxy_protocol_from: Vec::new(), proxy_protocol_to_servers: None }
+    }
 }
 
 impl Entrance {
@@ -94,6 +134,7 @@ pub(super) struct Inner {
     pub(super) connector: Connector,
     settings: RwLock<Arc<Settings>>,
     sessions: Sessions,
+    clients: Clients,
     log: Box<dyn Fn(&SessionEnd<'_>) + Send + Sync>,
     stop: watch::Sender<Stop>,
 }
@@ -117,6 +158,13 @@ impl fmt::Debug for Inner {
     }
 }
 
+/// One client's connection.
+struct Visit<'a> {
+    client: SocketAddr,
+    entrance: &'a Entrance,
+    flow: &'a Flow,
+}
+
 /// What is known of a session by its end.
 #[derive(Debug, Default)]
 pub(super) struct Known {
@@ -135,6 +183,7 @@ impl Proxy {
     ) -> Self {
         Self(Arc::new(Inner {
             connector,
+            clients: Clients::new(settings.limits),
             settings: RwLock::new(Arc::new(settings)),
             sessions: Sessions::default(),
             log: Box::new(log),
@@ -150,6 +199,7 @@ impl Proxy {
 
     /// What holds for connections that come from now on.
     pub fn set_settings(&self, settings: Settings) {
+        self.0.clients.set_limits(settings.limits);
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
@@ -199,28 +249,57 @@ impl Inner {
         self.stop.subscribe()
     }
 
-    async fn session(self: Arc<Self>, stream: Stream, client: SocketAddr, entrance: Arc<Entrance>) {
-        let held = self.sessions.enter(client);
+    async fn session(self: Arc<Self>, mut stream: Stream, peer: SocketAddr, entrance: Arc<Entrance>) {
         let mut stop = self.stop();
-        let mut known = Known::default();
         send_at_once(&stream);
+        let mut input = BytesMut::new();
+        let mut client = peer;
+        if entrance.proxy_protocol_from.iter().any(|network| network.contains(peer.ip())) {
+            let limit = self.settings().timeouts.asking;
+            match timeout(limit, read_proxy_header(&mut stream, &mut input)).await {
+                Ok(Ok(ProxyHeader::Proxied { source, .. })) => client = source,
+                Ok(Ok(ProxyHeader::Local)) => {}
+                Ok(Err(ending)) => return self.tell_of_nobody(&entrance, peer, &ending),
+                Err(_) => return self.tell_of_nobody(&entrance, peer, &Ending::Unasked),
+            }
+        }
+        let admission = match self.clients.admit(Inner::now(), client.ip()) {
+            Ok(admission) => admission,
+            Err(overload) => {
+                stream.abort();
+                return self.tell_of_nobody(&entrance, client, &Ending::Overloaded(overload));
+            }
+        };
+        let held = self.sessions.enter(client, admission);
         if let EntranceKind::Http = entrance.kind {
-            // It logs each of its requests.
-            let serving = http::serve(&self, stream, client, held.shared_flow());
+            // It tells of each of its requests.
+            let serving = http::serve(&self, stream, input.freeze(), client, &entrance, held.shared_flow());
             tokio::select! {
                 () = serving => {}
                 _ = stop.wait_for(|stop| *stop == Stop::Now) => {}
             }
             return;
         }
+        let mut known = Known::default();
         let ending = {
-            let running = self.run(stream, &entrance, &held, &mut known);
+            let visit = Visit { client, entrance: &entrance, flow: held.flow() };
+            let running = self.run(stream, input, &visit, &mut known);
             tokio::select! {
                 ending = running => ending,
                 _ = stop.wait_for(|stop| *stop == Stop::Now) => Ending::Stopped,
             }
         };
         self.tell(entrance.protocol(), client, &known, held.flow(), &ending);
+    }
+
+    /// Since some moment.
+    fn now() -> Instant {
+        static BEGUN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+        Instant::from_nanos(u64::try_from(BEGUN.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn tell_of_nobody(&self, entrance: &Entrance, client: SocketAddr, ending: &Ending) {
+        self.tell(entrance.protocol(), client, &Known::default(), &Flow::new(), ending);
     }
 
     pub(super) fn tell(
@@ -243,19 +322,24 @@ impl Inner {
         });
     }
 
-    async fn run(&self, stream: Stream, entrance: &Entrance, held: &Held, known: &mut Known) -> Ending {
-        match &entrance.kind {
+    async fn run(&self, stream: Stream, input: BytesMut, visit: &Visit<'_>, known: &mut Known) -> Ending {
+        match &visit.entrance.kind {
             EntranceKind::Forward(target) => {
                 known.target = Some(target.clone());
-                match self.connect(target).await {
-                    Ok(server) => self.join(stream, server, Bytes::new(), held.flow(), known).await,
+                let limit = self.settings().timeouts.connecting;
+                let reached = self.connector.connect(target, limit, |_| true).await;
+                match self.greeted(reached, visit.client, visit.entrance).await {
+                    Ok(server) => self.join(stream, server, input.freeze(), visit.flow, known).await,
                     Err(failure) => {
                         stream.abort();
                         Ending::NotReached(failure)
                     }
                 }
             }
-            EntranceKind::Socks => self.negotiated(stream, Socks5::new(None), held, known).await,
+            EntranceKind::Socks => {
+                let negotiation = Socks5::new(self.settings().users.clone());
+                self.negotiated(stream, input, negotiation, visit, known).await
+            }
             // Its requests are answered one by one.
             EntranceKind::Http => Ending::Unasked,
         }
@@ -264,11 +348,11 @@ impl Inner {
     async fn negotiated(
         &self,
         mut stream: Stream,
+        mut input: BytesMut,
         mut negotiation: impl Negotiation,
-        held: &Held,
+        visit: &Visit<'_>,
         known: &mut Known,
     ) -> Ending {
-        let mut input = BytesMut::new();
         let asking = negotiate(&mut stream, &mut negotiation, &mut input);
         let request = match timeout(self.settings().timeouts.asking, asking).await {
             Ok(Ok(request)) => request,
@@ -277,15 +361,18 @@ impl Inner {
         };
         known.user = request.user;
         known.target = Some(request.target.clone());
+        let user = known.user.as_deref();
         if request.command == Command::Associate {
-            return udp::associate(self, stream, negotiation, &request.target, held.flow()).await;
+            let allows = |target: &Target, address| self.allows(visit.client, user, target, address);
+            let udp = udp::Associating { connector: &self.connector, allows, flow: visit.flow };
+            return udp.run(stream, negotiation, &request.target).await;
         }
-        match self.connect(&request.target).await {
+        match self.connect(visit.client, user, &request.target, visit.entrance).await {
             Ok(server) => {
                 let local = server.stream.local_addr().unwrap_or_else(|_| unspecified(server.address));
                 let answer = negotiation.handle_connected(local);
                 match stream.write_all(&answer).await {
-                    Ok(()) => self.join(stream, server, input.freeze(), held.flow(), known).await,
+                    Ok(()) => self.join(stream, server, input.freeze(), visit.flow, known).await,
                     Err(error) => Ending::ClientBroke(error.to_string().into()),
                 }
             }
@@ -296,17 +383,42 @@ impl Inner {
         }
     }
 
-    pub(super) async fn connect(&self, target: &Target) -> Result<ServerSide, ConnectFailure> {
-        let limit = self.settings().timeouts.connecting;
-        let reached = self.connector.connect(target, limit, |_| true).await?;
-        send_at_once(&reached.stream);
-        Ok(reached)
+    fn allows(&self, client: SocketAddr, user: Option<&str>, target: &Target, address: IpAddr) -> bool {
+        let client = Client { address: client.ip(), user };
+        self.settings().rules.check_address(&client, target, address).is_ok()
     }
 
-    /// Where datagrams for a target go; nowhere if that is not allowed.
-    pub(super) async fn address_of(&self, target: &Target) -> Option<SocketAddr> {
-        let limit = self.settings().timeouts.connecting;
-        timeout(limit, self.connector.address_of(target, |_| true)).await.ok()?
+    /// Reaches a target, if the client may go there.
+    pub(super) async fn connect(
+        &self,
+        client: SocketAddr,
+        user: Option<&str>,
+        target: &Target,
+        entrance: &Entrance,
+    ) -> Result<ServerSide, ConnectFailure> {
+        let settings = self.settings();
+        let who = Client { address: client.ip(), user };
+        settings.rules.check(&who, target)?;
+        let allows = |address| settings.rules.check_address(&who, target, address).is_ok();
+        let reached = self.connector.connect(target, settings.timeouts.connecting, allows).await;
+        self.greeted(reached, client, entrance).await
+    }
+
+    /// A server is told who the client is, if it is to know.
+    async fn greeted(
+        &self,
+        reached: Result<ServerSide, ConnectFailure>,
+        client: SocketAddr,
+        entrance: &Entrance,
+    ) -> Result<ServerSide, ConnectFailure> {
+        let mut server = reached?;
+        send_at_once(&server.stream);
+        if let Some(version) = entrance.proxy_protocol_to_servers {
+            let header = ProxyHeader::Proxied { source: client, destination: server.address };
+            let written = server.stream.write_all(&header.emit(version)).await;
+            written.map_err(|error| ConnectFailure::from(&error))?;
+        }
+        Ok(server)
     }
 
     /// Bytes pass through until both have ended.
@@ -331,6 +443,21 @@ impl Inner {
         client.abort();
         server.abort();
         ending
+    }
+}
+
+/// Who the client is, as somebody says who is to be believed.
+async fn read_proxy_header(stream: &mut Stream, input: &mut BytesMut) -> Result<ProxyHeader, Ending> {
+    loop {
+        match ProxyHeader::parse(input) {
+            Ok(Some(header)) => return Ok(header),
+            Ok(None) => {}
+            Err(error) => return Err(Ending::NoProxyHeader(error)),
+        }
+        match stream.read_buf(input).await {
+            Ok(1..) => {}
+            Ok(0) | Err(_) => return Err(Ending::Unasked),
+        }
     }
 }
 

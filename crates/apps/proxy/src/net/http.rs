@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, PROXY_AUTHENTICATE};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
@@ -24,11 +24,12 @@ use tokio::time::timeout;
 use self::body::{Passing, RequestLog};
 use self::held::HeldStream;
 use super::connect::ServerSide;
-use super::entrance::{Inner, Known, Stop};
+use super::entrance::{Entrance, Inner, Known, Stop};
 use super::flow::{Flow, Way};
 use super::session::Ending;
 use crate::failure::ConnectFailure;
 use crate::http as message;
+use crate::negotiation::Refusal;
 use crate::target::Target;
 
 /// What the fields of a request may have.
@@ -38,27 +39,43 @@ const READ_BYTES: usize = 64 << 10;
 
 type Answer = Response<Either<Full<Bytes>, Passing>>;
 
+/// A connection to a server that may have the next request, too, if that is for the same target and by the same user.
+struct Kept {
+    target: Target,
+    user: Option<Box<str>>,
+    sender: SendRequest<Passing>,
+}
+
 /// One client's connection.
 struct Client {
     proxy: Arc<Inner>,
     address: SocketAddr,
+    entrance: Arc<Entrance>,
     flow: Arc<Flow>,
     /// Whether the end of the connection has to be a reset: an answer was cut off.
     resets: Arc<AtomicBool>,
     /// The server of the last request, for the next one. It is not shared with other clients: what a server takes for the next answer is always
     /// for the same client.
-    last: tokio::sync::Mutex<Option<(Target, SendRequest<Passing>)>>,
+    last: tokio::sync::Mutex<Option<Kept>>,
     /// What a CONNECT leads to.
     joined: Mutex<Option<(OnUpgrade, ServerSide, Arc<RequestLog>)>>,
 }
 
 /// Answers requests until the client has no more.
-pub(super) async fn serve(proxy: &Arc<Inner>, stream: Stream, address: SocketAddr, flow: Arc<Flow>) {
+pub(super) async fn serve(
+    proxy: &Arc<Inner>,
+    stream: Stream,
+    early: Bytes,
+    address: SocketAddr,
+    entrance: &Arc<Entrance>,
+    flow: Arc<Flow>,
+) {
     let resets = Arc::new(AtomicBool::new(false));
-    let held = HeldStream::new(stream, resets.clone());
+    let held = HeldStream::new(stream, early, resets.clone());
     let client = Arc::new(Client {
         proxy: proxy.clone(),
         address,
+        entrance: entrance.clone(),
         flow,
         resets: resets.clone(),
         last: tokio::sync::Mutex::default(),
@@ -113,8 +130,17 @@ impl Client {
             Err(error) => return refusal(error.status(), &error.to_string()),
         };
         log.known(|known| known.target = Some(target.clone()));
+        let user = match self.user_of(request.headers()) {
+            Ok(user) => user,
+            Err(why) => {
+                log.ended(Ending::Refused(why));
+                let line = "this proxy wants a user name and a password";
+                return refusal(StatusCode::PROXY_AUTHENTICATION_REQUIRED, line);
+            }
+        };
+        log.known(|known| known.user.clone_from(&user));
         if *request.method() == Method::CONNECT {
-            return match self.proxy.connect(&target).await {
+            return match self.connect(user.as_deref(), &target).await {
                 Ok(server) => {
                     log.known(|known| known.server = Some(server.address));
                     let upgrade = hyper::upgrade::on(&mut request);
@@ -125,10 +151,33 @@ impl Client {
                 Err(failure) => not_reached(&target, failure, &log),
             };
         }
-        self.forward(request, target, log).await
+        self.forward(request, user.as_deref(), target, log).await
     }
 
-    async fn forward(&self, request: Request<Incoming>, target: Target, log: Arc<RequestLog>) -> Answer {
+    async fn connect(&self, user: Option<&str>, target: &Target) -> Result<ServerSide, ConnectFailure> {
+        self.proxy.connect(self.address, user, target, &self.entrance).await
+    }
+
+    /// Who asks, where that has to be said (RFC 9110 §11.7.2, RFC 7617 §2).
+    fn user_of(&self, fields: &HeaderMap) -> Result<Option<Box<str>>, Refusal> {
+        let Some(users) = self.proxy.settings().users.clone() else { return Ok(None) };
+        let credentials =
+            fields.get(PROXY_AUTHORIZATION).and_then(|value| message::basic_credentials(value.as_bytes()));
+        let known = credentials.filter(|(name, password)| users.knows(name, password));
+        let name = known.and_then(|(name, _)| String::from_utf8(name).ok());
+        match name {
+            Some(name) => Ok(Some(name.into())),
+            None => Err(Refusal::Unauthorized),
+        }
+    }
+
+    async fn forward(
+        &self,
+        request: Request<Incoming>,
+        user: Option<&str>,
+        target: Target,
+        log: Arc<RequestLog>,
+    ) -> Answer {
         let (mut parts, body) = request.into_parts();
         if let Err(error) =
             message::make_request_for_server(&mut parts.uri, parts.version, &mut parts.headers)
@@ -138,7 +187,7 @@ impl Client {
         parts.version = http::Version::HTTP_11;
         let body = Passing::new(body, Way::ToServer, log.clone(), None);
         let limit = self.proxy.settings().timeouts.answering;
-        let sent = timeout(limit, self.send(Request::from_parts(parts, body), &target, &log)).await;
+        let sent = timeout(limit, self.send(Request::from_parts(parts, body), user, &target, &log)).await;
         let answer = match sent {
             Ok(Ok(answer)) => answer,
             Ok(Err(failure)) => return not_reached(&target, failure, &log),
@@ -163,17 +212,18 @@ impl Client {
     async fn send(
         &self,
         mut request: Request<Passing>,
+        user: Option<&str>,
         target: &Target,
         log: &Arc<RequestLog>,
     ) -> Result<Response<Incoming>, ConnectFailure> {
         let mut last = self.last.lock().await;
-        let kept = last.take().filter(|(known, _)| known == target);
-        if let Some((_, mut sender)) = kept
+        let kept = last.take().filter(|kept| kept.target == *target && kept.user.as_deref() == user);
+        if let Some(Kept { mut sender, .. }) = kept
             && sender.ready().await.is_ok()
         {
             match sender.try_send_request(request).await {
                 Ok(answer) => {
-                    *last = Some((target.clone(), sender));
+                    *last = Some(Kept { target: target.clone(), user: user.map(Into::into), sender });
                     return Ok(answer);
                 }
                 // The server closed it before the request was there.
@@ -183,14 +233,14 @@ impl Client {
                 },
             }
         }
-        let server = self.proxy.connect(target).await?;
+        let server = self.connect(user, target).await?;
         log.known(|known| known.server = Some(server.address));
         let begun = hyper::client::conn::http1::handshake(TokioIo::new(server.stream)).await;
         let (mut sender, connection) = begun.map_err(|error| failure_of(&error))?;
         // It ends with the sender.
         tokio::spawn(connection);
         let answer = sender.send_request(request).await.map_err(|error| failure_of(&error))?;
-        *last = Some((target.clone(), sender));
+        *last = Some(Kept { target: target.clone(), user: user.map(Into::into), sender });
         Ok(answer)
     }
 

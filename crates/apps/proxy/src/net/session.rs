@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::flow::Flow;
+use crate::access::{Admission, Overload};
 use crate::failure::ConnectFailure;
 use crate::negotiation::Refusal;
+use crate::proxy_protocol::ProxyHeaderError;
 use crate::target::Target;
 
 /// How a session ended.
@@ -26,6 +28,12 @@ pub enum Ending {
     /// The client said too little in the time for it, or left before it asked for anything.
     #[error("the client said nothing that can be answered")]
     Unasked,
+    /// Who sent it there said nothing of who it is.
+    #[error("{0}")]
+    NoProxyHeader(ProxyHeaderError),
+    /// The client, or all together, have as much as they may have.
+    #[error("refused: {0}")]
+    Overloaded(Overload),
     /// The client's connection broke.
     #[error("the client's connection broke: {0}")]
     ClientBroke(Arc<str>),
@@ -101,14 +109,14 @@ impl Sessions {
         }
     }
 
-    pub(super) fn enter(&self, client: SocketAddr) -> Held {
+    pub(super) fn enter(&self, client: SocketAddr, admission: Admission) -> Held {
         let flow = Arc::new(Flow::new());
         let mut table = self.lock();
         let number = table.next;
         table.next += 1;
         table.flows.insert(number, (client, flow.clone()));
         drop(table);
-        Held { sessions: self.clone(), number, flow }
+        Held { sessions: self.clone(), number, flow, _admission: admission }
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -122,6 +130,7 @@ pub(super) struct Held {
     sessions: Sessions,
     number: u64,
     flow: Arc<Flow>,
+    _admission: Admission,
 }
 
 impl Held {

@@ -10,6 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::{Connector, Entrance, EntranceKind, Proxy, Settings};
+use crate::access::{Network, Rule, Rules, Verdict};
+use crate::proxy_protocol::ProxyProtocolVersion;
 use crate::target::Target;
 
 const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
@@ -23,16 +25,20 @@ struct Fixture {
 
 impl Fixture {
     async fn new(kind: EntranceKind) -> Self {
+        Self::with(Entrance::from(kind), Settings::default()).await
+    }
+
+    async fn with(entrance: Entrance, settings: Settings) -> Self {
         let engine = Engine::from(KernelEngine::plain_tcp());
         let listener = engine.listen(HERE).await.expect("a listener");
         let at = listener.local_addr().expect("its address");
         let told = Arc::new(Mutex::new(Vec::new()));
         let telling = told.clone();
-        let proxy = Proxy::new(Connector::new(engine), Settings::default(), move |end| {
-            telling.lock().unwrap().push(format!("{} {}", end.protocol, end.ending));
+        let proxy = Proxy::new(Connector::new(engine), settings, move |end| {
+            telling.lock().unwrap().push(format!("{} {}", end.user.unwrap_or(end.protocol), end.ending));
         });
         let serving = proxy.clone();
-        tokio::spawn(async move { serving.serve(listener, Entrance { kind }).await });
+        tokio::spawn(async move { serving.serve(listener, entrance).await });
         Self { proxy, at, told }
     }
 
@@ -301,4 +307,93 @@ async fn connect_leads_through_and_a_failure_has_a_status() {
         let _ = client.read_to_string(&mut heard).await;
         assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{asked:?}: {heard:?}");
     }
+}
+
+fn with_users() -> Settings {
+    let users = |name: &[u8], password: &[u8]| (name, password) == (b"ann", b"secret");
+    Settings { users: Some(Arc::new(users)), ..Settings::default() }
+}
+
+#[tokio::test]
+async fn who_does_not_say_who_it_is_goes_nowhere() {
+    let server = server().await;
+    let at = server.local_addr().unwrap();
+    let fixture = Fixture::with(EntranceKind::Http.into(), with_users()).await;
+    for (field, status) in [("", "407"), ("Proxy-Authorization: Basic YW5uOndyb25n\r\n", "407")] {
+        let mut client = fixture.connect().await;
+        client.write_all(format!("CONNECT {at} HTTP/1.1\r\n{field}\r\n").as_bytes()).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut heard = String::new();
+        client.read_to_string(&mut heard).await.unwrap();
+        assert!(
+            heard.starts_with(&format!("HTTP/1.1 {status} ")) && heard.contains("Basic realm"),
+            "{heard}"
+        );
+    }
+    let mut client = fixture.connect().await;
+    let asked = format!(
+        "GET http://{at}/ HTTP/1.1\r\nConnection: close\r\nProxy-Authorization: Basic YW5uOnNlY3JldA==\r\n\r\n"
+    );
+    client.write_all(asked.as_bytes()).await.unwrap();
+    let request = answer_with(&server, "HTTP/1.1 204 No Content\r\n\r\n", false).await;
+    assert!(!request.to_lowercase().contains("authorization"), "{request}");
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).await.unwrap();
+    assert!(heard.starts_with("HTTP/1.1 204 "), "{heard}");
+    drop(client);
+    let told = fixture.told().await;
+    assert!(told[0].starts_with("http refused: no user name"), "{told:?}");
+    assert_eq!(told[2], "ann ended");
+
+    let fixture = Fixture::with(EntranceKind::Socks.into(), with_users()).await;
+    let mut client = fixture.connect().await;
+    client.write_all(&[5, 1, 0]).await.unwrap();
+    let mut heard = Vec::new();
+    client.read_to_end(&mut heard).await.unwrap();
+    assert_eq!(heard, [5, 0xff]);
+}
+
+#[tokio::test]
+async fn a_rule_denies_a_target() {
+    let server = server().await;
+    let at = server.local_addr().unwrap();
+    let mut rule = Rule::new(Verdict::Deny);
+    rule.ports = vec![at.port().into()];
+    let settings = Settings { rules: Rules::new(vec![rule], Verdict::Allow), ..Settings::default() };
+    let fixture = Fixture::with(EntranceKind::Http.into(), settings).await;
+    let mut client = fixture.connect().await;
+    client.write_all(format!("CONNECT {at} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).await.unwrap();
+    assert!(heard.starts_with("HTTP/1.1 403 "), "{heard}");
+}
+
+#[tokio::test]
+async fn a_server_is_told_who_the_client_is_by_who_is_believed() {
+    let server = server().await;
+    let here: Network = "127.0.0.0/8".parse().unwrap();
+    let entrance = Entrance {
+        proxy_protocol_from: vec![here],
+        proxy_protocol_to_servers: Some(ProxyProtocolVersion::V1),
+        ..EntranceKind::Forward(Target::from(server.local_addr().unwrap())).into()
+    };
+    let fixture = Fixture::with(entrance, Settings::default()).await;
+    let mut client = fixture.connect().await;
+    client.write_all(b"PROXY TCP4 192.0.2.7 192.0.2.8 4711 80\r\nhello").await.unwrap();
+    client.shutdown().await.unwrap();
+    let (mut stream, _) = server.accept().await.unwrap();
+    let mut heard = String::new();
+    stream.read_to_string(&mut heard).await.unwrap();
+    let port = server.local_addr().unwrap().port();
+    assert_eq!(heard, format!("PROXY TCP4 192.0.2.7 127.0.0.1 4711 {port}\r\nhello"));
+    drop((stream, client));
+
+    let mut client = fixture.connect().await;
+    client.write_all(b"hello, I have no header").await.unwrap();
+    let mut heard = Vec::new();
+    let _ = client.read_to_end(&mut heard).await;
+    assert!(heard.is_empty());
+    drop(client);
+    assert!(fixture.told().await[1].contains("no header of the PROXY protocol"));
 }

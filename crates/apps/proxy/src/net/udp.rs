@@ -3,12 +3,14 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use polypath_stack::engine::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
+use tokio::time::timeout;
 
-use super::entrance::Inner;
+use super::connect::Connector;
 use super::flow::{Flow, Way};
 use super::negotiate::say_farewell;
 use super::session::Ending;
@@ -19,39 +21,50 @@ use crate::target::Target;
 
 /// The longest datagram there is.
 const LONGEST: usize = 65_535;
+/// How long datagrams wait for a name.
+const LOOKUP: Duration = Duration::from_secs(5);
 /// Hosts that may answer a client: those that it wrote to last.
 const MOST_ASKED: usize = 256;
 
-/// Until the client ends its connection, which is how it ends the association.
-pub(super) async fn associate(
-    proxy: &Inner,
-    mut stream: Stream,
-    mut negotiation: impl Negotiation,
-    expected: &Target,
-    flow: &Flow,
-) -> Ending {
-    let opened = match &stream {
-        Stream::Kernel(_) => open(&stream).await,
-        _ => Err(io::ErrorKind::Unsupported.into()),
-    };
-    let Ok((inner, outer, client)) = opened else {
-        say_farewell(&mut stream, &negotiation.handle_failed(ConnectFailure::Local)).await;
-        return Ending::NotReached(ConnectFailure::Local);
-    };
-    let at = inner.local_addr().unwrap_or_else(|_| (client, 0).into());
-    if stream.write_all(&negotiation.handle_connected(at)).await.is_err() {
-        return Ending::Unasked;
-    }
-    let port = Some(expected.port).filter(|port| *port != 0);
-    let mut association =
-        Association { client, port, inner, outer, asked: Asked::default(), datagrams: Datagrams::default() };
-    let mut rest = [0; 64];
-    tokio::select! {
-        ended = association.carry(proxy, flow) => match ended {
-            Ok(()) => Ending::Finished,
-            Err(error) => Ending::ServerBroke(error.to_string().into()),
-        },
-        () = async { while let Ok(1..) = stream.read(&mut rest).await {} } => Ending::Finished,
+/// What an association needs.
+pub(super) struct Associating<'a, A> {
+    pub(super) connector: &'a Connector,
+    /// Whether a datagram for a target may go to that address of it.
+    pub(super) allows: A,
+    pub(super) flow: &'a Flow,
+}
+
+impl<A: Fn(&Target, IpAddr) -> bool> Associating<'_, A> {
+    /// Until the client ends its connection, which is how it ends the association.
+    pub(super) async fn run(
+        &self,
+        mut stream: Stream,
+        mut negotiation: impl Negotiation,
+        expected: &Target,
+    ) -> Ending {
+        let opened = match &stream {
+            Stream::Kernel(_) => open(&stream).await,
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        };
+        let Ok((inner, outer, client)) = opened else {
+            say_farewell(&mut stream, &negotiation.handle_failed(ConnectFailure::Local)).await;
+            return Ending::NotReached(ConnectFailure::Local);
+        };
+        let at = inner.local_addr().unwrap_or_else(|_| (client, 0).into());
+        if stream.write_all(&negotiation.handle_connected(at)).await.is_err() {
+            return Ending::Unasked;
+        }
+        let port = Some(expected.port).filter(|port| *port != 0);
+        let (asked, datagrams) = (Asked::default(), Datagrams::default());
+        let mut association = Association { client, port, inner, outer, asked, datagrams };
+        let mut rest = [0; 64];
+        tokio::select! {
+            ended = association.carry(self) => match ended {
+                Ok(()) => Ending::Finished,
+                Err(error) => Ending::ServerBroke(error.to_string().into()),
+            },
+            () = async { while let Ok(1..) = stream.read(&mut rest).await {} } => Ending::Finished,
+        }
     }
 }
 
@@ -99,25 +112,30 @@ struct Association {
 }
 
 impl Association {
-    async fn carry(&mut self, proxy: &Inner, flow: &Flow) -> io::Result<()> {
+    async fn carry<A: Fn(&Target, IpAddr) -> bool>(&mut self, by: &Associating<'_, A>) -> io::Result<()> {
         let (mut from_client, mut from_server) =
             (vec![0; LONGEST], vec![0; LONGEST + DatagramHeader::LONGEST]);
         loop {
             tokio::select! {
                 received = self.inner.recv_from(&mut from_client) => {
                     let (count, source) = received?;
-                    self.handle_from_client(proxy, &from_client[..count], source, flow).await;
+                    self.handle_from_client(by, &from_client[..count], source).await;
                 }
                 received = self.outer.recv_from(&mut from_server[DatagramHeader::LONGEST..]) => {
                     // A host that refuses a datagram is no end of the association.
                     let Ok((count, source)) = received else { continue };
-                    self.handle_from_server(&mut from_server, count, source, flow).await;
+                    self.handle_from_server(&mut from_server, count, source, by.flow).await;
                 }
             }
         }
     }
 
-    async fn handle_from_client(&mut self, proxy: &Inner, bytes: &[u8], source: SocketAddr, flow: &Flow) {
+    async fn handle_from_client<A: Fn(&Target, IpAddr) -> bool>(
+        &mut self,
+        by: &Associating<'_, A>,
+        bytes: &[u8],
+        source: SocketAddr,
+    ) {
         let is_client =
             source.ip().to_canonical() == self.client && self.port.is_none_or(|port| port == source.port());
         if !is_client {
@@ -125,10 +143,12 @@ impl Association {
         }
         let Some(datagram) = self.datagrams.open(bytes) else { return };
         self.port = Some(source.port());
-        let Some(address) = proxy.address_of(&datagram.target).await else { return };
+        let allows = |address| (by.allows)(&datagram.target, address);
+        let found = by.connector.address_of(&datagram.target, allows);
+        let Ok(Some(address)) = timeout(LOOKUP, found).await else { return };
         self.asked.add(address.ip());
         if self.outer.send_to(datagram.payload, mapped(address, &self.outer)).await.is_ok() {
-            flow.moved(Way::ToServer, datagram.payload.len());
+            by.flow.moved(Way::ToServer, datagram.payload.len());
         }
     }
 

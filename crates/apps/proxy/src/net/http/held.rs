@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use polypath_stack::engine::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -13,12 +14,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[derive(Debug)]
 pub(super) struct HeldStream {
     stream: Option<Stream>,
+    /// What was read of it before.
+    early: Bytes,
     resets: Arc<AtomicBool>,
 }
 
 impl HeldStream {
-    pub(super) fn new(stream: Stream, resets: Arc<AtomicBool>) -> Self {
-        Self { stream: Some(stream), resets }
+    pub(super) fn new(stream: Stream, early: Bytes, resets: Arc<AtomicBool>) -> Self {
+        Self { stream: Some(stream), early, resets }
     }
 
     pub(super) fn into_stream(mut self) -> Option<Stream> {
@@ -42,7 +45,13 @@ impl Drop for HeldStream {
 
 impl AsyncRead for HeldStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.stream()?.poll_read(cx, buf)
+        let this = self.get_mut();
+        if !this.early.is_empty() {
+            let count = this.early.len().min(buf.remaining());
+            buf.put_slice(&this.early.split_to(count));
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(this).stream()?.poll_read(cx, buf)
     }
 }
 
