@@ -14,7 +14,8 @@ use super::options::TcpOptions;
 /// The client's side of one connection to a converter.
 ///
 /// [`Client::first_bytes`] go first, in the SYN if that can be, and payload may follow them at once. The converter's answer is read by
-/// [`Client::poll_outcome`]. Unless that is [`Outcome::Connected`], the connection is over, and is to be reset (RFC 8803 §6.2.8).
+/// [`Client::poll_outcome`]. Unless that is [`Outcome::Connected`], the connection is over, and is to be reset (RFC 8803 §6.2.8). So it is where
+/// the stream ends before there is an outcome: the converter does not speak Convert, or its answer was removed on the way.
 #[derive(Clone, Debug)]
 pub struct Client {
     request: Message,
@@ -76,7 +77,7 @@ impl Client {
     }
 
     /// Asks that the server is sent these options, and which ones it sends. A converter refuses those that it does not support. Multipath TCP is
-    /// asked for without a value (RFC 8803 §7.5).
+    /// asked for without a value (RFC 8803 §7.5). Without a connection nothing is asked for.
     #[must_use]
     pub fn with_options(mut self, options: TcpOptions) -> Self {
         self.request.connect = self.request.connect.map(|connect| connect.with_options(options));
