@@ -17,6 +17,7 @@ pub mod proxy_protocol;
 pub mod race;
 pub mod socks;
 mod target;
+pub mod throttle;
 
 pub use failure::ConnectFailure;
 pub use negotiation::{Authority, Command, Negotiation, Refusal, Request, Step};

@@ -1,0 +1,5 @@
+//! How fast flows may be.
+
+mod bucket;
+
+pub use bucket::Bucket;
