@@ -58,6 +58,15 @@ impl HostPattern {
         }
     }
 
+    /// Whether the host is meant, by its name or by the address that it has.
+    pub(crate) fn fits(&self, host: &Host, address: IpAddr) -> bool {
+        match (self, host) {
+            (Self::Network(network), _) => network.contains(address),
+            (_, Host::Name(name)) => self.is_of_name(name),
+            (_, Host::Address(_)) => false,
+        }
+    }
+
     fn network(&self) -> Option<&Network> {
         match self {
             Self::Network(network) => Some(network),
@@ -180,9 +189,7 @@ impl Rule {
     }
 
     fn fits_host(&self, host: &Host, address: IpAddr) -> bool {
-        self.hosts.is_empty()
-            || self.names_network_of(address)
-            || matches!(host, Host::Name(name) if self.fits_name(name))
+        self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.fits(host, address))
     }
 }
 

@@ -1,5 +1,17 @@
-//! How fast flows may be.
+//! How fast flows may be: limits by who, where to, over which path, when, and how much.
+//!
+//! A [`Throttle`] has limits by name. A connection opens a [`Flow`] there for each direction, and asks it before it moves octets. Limits are set and
+//! removed while flows live, and hold from then on.
 
 mod bucket;
+mod flow;
+mod lane;
+mod limit;
+mod turns;
 
 pub use bucket::Bucket;
+pub use flow::{Flow, Grant, LimitState, Throttle};
+pub use limit::{
+    Budget, Direction, FlowKey, Hours, HoursError, Limit, MinuteOfDay, Moment, PathPattern, PathPatternError,
+    Selector,
+};

@@ -1,0 +1,234 @@
+//! Limits and flows together.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use polypath_units::Instant;
+
+use super::lane::{Answer, LONGEST_WAIT, Lane};
+use super::limit::{FlowKey, Limit, Moment};
+use super::turns::FlowId;
+
+/// What a flow may do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// Move this many octets, no more than it asked for. They count as moved: what was not is given back by [`Flow::give_back`].
+    Octets(u64),
+    /// Nothing. It asks again at this time; its turn is kept until shortly after. Or sooner, when it is woken.
+    Wait(Instant),
+}
+
+/// What a limit is and does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitState {
+    /// What it is.
+    pub limit: Limit,
+    /// How many flows it is of.
+    pub flows: usize,
+    /// How many of them wait for it.
+    pub waiting: usize,
+    /// Octets of the budget that are used in the period that runs.
+    pub used: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: FlowKey,
+    limits: Vec<Arc<str>>,
+    /// What was given last, and those that counted it.
+    granted: u64,
+    charged: Vec<Arc<str>>,
+    waker: Option<Waker>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    lanes: BTreeMap<Arc<str>, Lane>,
+    flows: BTreeMap<FlowId, Entry>,
+    next: u64,
+}
+
+impl Table {
+    /// Which limits are of the flow.
+    fn sort_in(&mut self, flow: FlowId) {
+        let Some(entry) = self.flows.get_mut(&flow) else { return };
+        entry.limits.clear();
+        for (name, lane) in &mut self.lanes {
+            let is_member = lane.limit().flows.fits(&entry.key);
+            lane.set_member(flow, is_member);
+            if is_member {
+                entry.limits.push(name.clone());
+            }
+        }
+    }
+
+    /// Limits have changed: these are to ask again.
+    #[must_use]
+    fn sort_all(&mut self) -> Vec<Waker> {
+        let flows: Vec<FlowId> = self.flows.keys().copied().collect();
+        flows.into_iter().for_each(|flow| self.sort_in(flow));
+        self.flows.values_mut().filter_map(|entry| entry.waker.take()).collect()
+    }
+
+    fn ask(&mut self, moment: Moment, flow: FlowId, wanted: u64, waker: &Waker) -> Grant {
+        let Some(entry) = self.flows.get_mut(&flow) else { return Grant::Octets(wanted) };
+        entry.granted = wanted;
+        entry.charged.clear();
+        let mut ready_last = None;
+        for name in &entry.limits {
+            let Some(lane) = self.lanes.get_mut(name) else { continue };
+            match lane.ask(moment, flow, wanted) {
+                Answer::Free => {}
+                Answer::Octets(most) => {
+                    entry.granted = entry.granted.min(most);
+                    entry.charged.push(name.clone());
+                }
+                Answer::Wait(ready) => {
+                    let ready = ready.min(moment.now + LONGEST_WAIT);
+                    lane.wait(flow, wanted, ready);
+                    ready_last = ready_last.max(Some(ready));
+                }
+            }
+        }
+        let charged = entry.charged.iter();
+        if let Some(ready) = ready_last {
+            // Its turn is kept where it has to wait, and where it has not it stands in nobody's way.
+            charged.for_each(|name| _ = self.lanes.get_mut(name).map(|lane| lane.leave_queue(flow)));
+            entry.charged.clear();
+            entry.granted = 0;
+            entry.waker = Some(waker.clone());
+            return Grant::Wait(ready);
+        }
+        charged.for_each(|name| {
+            _ = self.lanes.get_mut(name).map(|lane| lane.take(moment.now, flow, entry.granted))
+        });
+        entry.waker = None;
+        Grant::Octets(entry.granted)
+    }
+
+    fn give_back(&mut self, flow: FlowId, octets: u64) {
+        let Some(entry) = self.flows.get_mut(&flow) else { return };
+        let octets = octets.min(entry.granted);
+        entry.granted -= octets;
+        for name in &entry.charged {
+            if let Some(lane) = self.lanes.get_mut(name) {
+                lane.give_back(flow, octets);
+            }
+        }
+    }
+
+    fn close(&mut self, flow: FlowId) {
+        let Some(entry) = self.flows.remove(&flow) else { return };
+        for name in &entry.limits {
+            if let Some(lane) = self.lanes.get_mut(name) {
+                lane.set_member(flow, false);
+            }
+        }
+    }
+}
+
+/// Limits by name, and the flows that they are of. Copies are of the same.
+#[derive(Clone, Debug, Default)]
+pub struct Throttle(Arc<Mutex<Table>>);
+
+impl Throttle {
+    /// Without limits.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a limit. One of the same name is changed; what was used of its budget stays used.
+    pub fn set(&self, now: Instant, limit: Limit) {
+        let mut table = self.table();
+        match table.lanes.get_mut(&*limit.name) {
+            Some(lane) => lane.set_limit(now, limit),
+            None => {
+                let name = Arc::from(&*limit.name);
+                table.lanes.insert(name, Lane::new(now, limit));
+            }
+        }
+        let waiting = table.sort_all();
+        drop(table);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Removes a limit, and says whether there was one.
+    pub fn remove(&self, name: &str) -> bool {
+        let mut table = self.table();
+        if table.lanes.remove(name).is_none() {
+            return false;
+        }
+        let waiting = table.sort_all();
+        drop(table);
+        waiting.into_iter().for_each(Waker::wake);
+        true
+    }
+
+    /// All limits, by name.
+    #[must_use]
+    pub fn limits(&self) -> Vec<LimitState> {
+        let state = |lane: &Lane| LimitState {
+            limit: lane.limit().clone(),
+            flows: lane.flows(),
+            waiting: lane.waiting(),
+            used: lane.used(),
+        };
+        self.table().lanes.values().map(state).collect()
+    }
+
+    /// A flow. It has the limits that are of it as long as it is kept.
+    #[must_use]
+    pub fn open(&self, key: FlowKey) -> Flow {
+        let mut table = self.table();
+        let id = FlowId(table.next);
+        table.next += 1;
+        table
+            .flows
+            .insert(id, Entry { key, limits: Vec::new(), granted: 0, charged: Vec::new(), waker: None });
+        table.sort_in(id);
+        Flow { throttle: self.clone(), id }
+    }
+
+    /// Whoever panicked with it left it whole enough: at worst some octets are not counted.
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One direction of one connection, until it is dropped.
+#[derive(Debug)]
+pub struct Flow {
+    throttle: Throttle,
+    id: FlowId,
+}
+
+impl Flow {
+    /// How much of what is wanted may be moved now. While it may not, a change of limits wakes.
+    #[must_use]
+    pub fn poll_grant(&mut self, moment: Moment, wanted: u64, waker: &Waker) -> Grant {
+        self.throttle.table().ask(moment, self.id, wanted, waker)
+    }
+
+    /// So many octets of what was granted last were not moved, and may be by others.
+    pub fn give_back(&mut self, octets: u64) {
+        self.throttle.table().give_back(self.id, octets);
+    }
+
+    /// The names of the limits that are of it, whether they hold at this hour or not.
+    #[must_use]
+    pub fn limits(&self) -> Vec<Arc<str>> {
+        self.throttle.table().flows.get(&self.id).map(|entry| entry.limits.clone()).unwrap_or_default()
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.throttle.table().close(self.id);
+    }
+}
+
+#[cfg(test)]
+#[path = "flow_tests.rs"]
+mod tests;
