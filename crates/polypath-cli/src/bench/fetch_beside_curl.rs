@@ -10,6 +10,7 @@ use polypath_emulate::Emulation;
 use polypath_testbed::Testbed;
 
 use super::beside_kernel::scene::{AccessLink, emulated, neighbours_wait};
+use super::host::TICKS_PER_SECOND;
 use super::nginx::{HTTP_PORT, HTTPS_PORT, Nginx, make_file, must};
 
 /// Of the large file.
@@ -20,8 +21,6 @@ const LEAST_SMALL_BYTES: usize = 1 << 10;
 const MOST_SMALL_BYTES: usize = 4 << 10;
 /// At the same time, as curl does it by default.
 const AT_ONCE: &str = "50";
-/// The processor's time is told in so many parts of a second, on every machine that matters.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The link between client and server.
 #[derive(Clone, Copy, Debug, PartialEq)]

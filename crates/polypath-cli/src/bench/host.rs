@@ -217,8 +217,8 @@ fn run_program(namespace: &Namespace, program: &'static str, arguments: &[&str])
     Err(BenchError::Refused { command: format!("{program} {}", arguments.join(" ")), message })
 }
 
-/// Of /proc/stat: the USER_HZ that Linux has on every architecture of today.
-const TICKS_PER_SECOND: f64 = 100.0;
+/// Of /proc/stat and /proc/PID/stat: the USER_HZ that Linux has on every architecture of today.
+pub(super) const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Processor time of the whole machine.
 #[derive(Clone, Copy, Debug)]

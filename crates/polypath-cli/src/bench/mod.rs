@@ -18,6 +18,7 @@ pub(crate) mod netns;
 mod nginx;
 mod outcome;
 pub(crate) mod peer;
+mod program;
 pub(crate) mod rate;
 mod statistics;
 pub(crate) mod throughput;

@@ -3,18 +3,18 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{fmt, fs, thread};
 
 use polypath_system::{Namespace, Netlink};
 use polypath_testbed::{Side, Testbed};
-use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
 use super::datagrams::round_trips_ms;
 use super::keys::{KEYS, KeyPair};
 use super::uapi::Uapi;
+use crate::bench::program::{Program, find, find_own};
 
 /// Where each listens.
 const PORT: u16 = 51_820;
@@ -24,8 +24,6 @@ const MTU_BYTES: u32 = 1420;
 const PREFIX_LENGTH: u8 = 24;
 /// For a program to begin, and for the first packet to cross.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The processor's time is told in so many parts of a second, on every machine that matters.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// A tunnel under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -62,36 +60,19 @@ impl System {
     /// Its program, in a folder of peers or where the system looks for programs; else why it can't take part.
     pub(crate) fn find(self, folder: Option<&Path>) -> Result<PathBuf, String> {
         let name = match self {
-            Self::Polypath => return find_polypath(),
-            Self::UdpRelay => return own_program().map_err(|error| error.to_string()),
+            Self::Polypath => return find_own(&["tunnel", "up"]),
+            Self::UdpRelay => return find_own(&["bench", "tunnel-relay"]),
             Self::WireguardGo => "wireguard-go",
             Self::Boringtun => "boringtun-cli",
         };
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let places = folder.map(Path::to_path_buf).into_iter().chain(std::env::split_paths(&path));
-        let found = places.map(|place| place.join(name)).find(|program| program.is_file());
-        found.ok_or_else(|| format!("the program {name} is not there: `make setup-tunnels` builds it"))
+        find(name, folder)
+            .ok_or_else(|| format!("the program {name} is not there: `make setup-tunnels` builds it"))
     }
 }
 
 impl fmt::Display for System {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.name())
-    }
-}
-
-fn own_program() -> io::Result<PathBuf> {
-    std::env::current_exe()
-}
-
-/// Whether this program has the command.
-fn find_polypath() -> Result<PathBuf, String> {
-    let program = own_program().map_err(|error| error.to_string())?;
-    let mut ask = Command::new(&program);
-    ask.args(["tunnel", "up", "--help"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match ask.status() {
-        Ok(status) if status.success() => Ok(program),
-        _ => Err("not built in yet".into()),
     }
 }
 
@@ -130,10 +111,8 @@ pub(super) struct Tunnel {
 
 #[derive(Debug)]
 struct End {
-    child: Child,
+    program: Program,
     uapi: Option<Uapi>,
-    /// What it says on standard error.
-    said: PathBuf,
 }
 
 /// The address inside the tunnel.
@@ -204,14 +183,14 @@ impl Tunnel {
         let ends = [&testbed.client, &testbed.server];
         if round_trips_ms(ends, inner(Side::Server), PATIENCE, true)?.is_empty() {
             let error = io::Error::other(format!("no packet crossed {system} within {PATIENCE:?}"));
-            return Err(tunnel.ends.iter_mut().fold(error, |error, end| end.explain(error)));
+            return Err(tunnel.ends.iter_mut().fold(error, |error, end| end.program.explain(&error)));
         }
         Ok(tunnel)
     }
 
     /// User and system time of both processes until now.
     pub(super) fn cpu_s(&self) -> io::Result<f64> {
-        self.ends.iter().map(|end| cpu_s(end.child.id())).sum()
+        self.ends.iter().map(|end| end.program.cpu_s()).sum()
     }
 }
 
@@ -243,7 +222,7 @@ fn start_polypath(program: &Path, testbed: &Testbed, side: Side, given: Given<'_
     let started = Instant::now();
     while let Err(error) = namespace.run(|| UdpSocket::bind((inner(side), 0)))? {
         if started.elapsed() > PATIENCE {
-            return Err(end.explain(error));
+            return Err(end.program.explain(&error));
         }
         thread::sleep(Duration::from_millis(10));
     }
@@ -256,23 +235,14 @@ fn start_wireguard(command: Command, namespace: &Namespace, side: Side, given: G
     let (own, peer) = (keys(side), keys(opposite(side)));
     let endpoint = SocketAddr::from((outer(opposite(side), 0), PORT));
     uapi.configure(own, peer, PORT, endpoint, (inner(Side::Client), PREFIX_LENGTH))
-        .map_err(|error| end.explain(error))?;
+        .map_err(|error| end.program.explain(&error))?;
     end.set_up_device(namespace, side, given)?;
     Ok(end)
 }
 
 impl End {
-    fn spawn(
-        mut command: Command,
-        namespace: &Namespace,
-        uapi: Option<Uapi>,
-        said: &Path,
-    ) -> io::Result<Self> {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(said)?);
-        let program = command.get_program().to_string_lossy().into_owned();
-        let child = namespace.run(|| command.spawn())?;
-        let child = child.map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
-        Ok(Self { child, uapi, said: said.to_path_buf() })
+    fn spawn(command: Command, namespace: &Namespace, uapi: Option<Uapi>, said: &Path) -> io::Result<Self> {
+        Ok(Self { program: Program::spawn(command, namespace, said)?, uapi })
     }
 
     /// Waits for the device and gives it its address.
@@ -280,7 +250,7 @@ impl End {
         let (name, started) = (given.device(side), Instant::now());
         while let Err(error) = namespace.run(|| Netlink::new()?.link_index(&name))? {
             if started.elapsed() > PATIENCE {
-                return Err(self.explain(error));
+                return Err(self.program.explain(&error));
             }
             thread::sleep(Duration::from_millis(10));
         }
@@ -291,42 +261,13 @@ impl End {
             netlink.set_up(&name)
         })?
     }
-
-    /// Adds that the program has ended, if it has, and the last that it said.
-    fn explain(&mut self, error: io::Error) -> io::Error {
-        let ended = match self.child.try_wait() {
-            Ok(Some(status)) => format!("; the tunnel's program ended with {status}"),
-            _ => String::new(),
-        };
-        let said = fs::read_to_string(&self.said).unwrap_or_default();
-        let said = said.lines().rev().find(|line| !line.trim().is_empty());
-        let said = said.map(|line| format!("; it said: {line}")).unwrap_or_default();
-        io::Error::new(error.kind(), format!("{error}{ended}{said}"))
-    }
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        let pid = Pid::from_child(&self.child);
-        // Gently first: it takes its device and socket away. It may have ended already.
-        let _ = kill_process(pid, Signal::TERM);
-        let started = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) && started.elapsed() < Duration::from_secs(2) {
-            thread::sleep(Duration::from_millis(10));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.program.stop();
         if let Some(uapi) = &self.uapi {
             uapi.remove();
         }
     }
-}
-
-/// User and system time of a process.
-fn cpu_s(pid: u32) -> io::Result<f64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // Behind the name, which may have anything in it, and what comes before `utime` and `stime`.
-    let fields = text.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default().split_whitespace();
-    let ticks = fields.skip(11).take(2).map(|field| field.parse::<f64>().map_err(io::Error::other));
-    Ok(ticks.sum::<io::Result<f64>>()? / TICKS_PER_SECOND)
 }
