@@ -106,6 +106,49 @@ fn tunnel_tells_all_of_the_relay_and_who_is_missing() {
     is_positive(&rows[0]["failover"], "gap_ms");
 }
 
+/// Without any proxy: clients, server and what they say.
+#[test]
+fn proxy_tells_what_there_is_without_one_and_who_is_missing() {
+    if !is_root_or_skip("proxy") {
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    command.args(["bench", "proxy", "--rounds", "2", "--seconds", "0.05", "--json"]);
+    // No program is found.
+    command.args(["--systems", "direct,squid"]).env("PATH", "");
+    let output = command.output().expect("the command runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("SKIPPED squid: the program squid is not there"), "{said}");
+    let result: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(result["skipped"]["squid"].is_string());
+    assert_eq!((&result["rounds"], &result["exchanges"]), (&2.into(), &50.into()));
+    assert!(list(&result, "rows").is_empty() && list(&result, "failures").is_empty(), "{result}");
+    for figure in [
+        "syn-delay-us-median",
+        "first-byte-delay-us-p99",
+        "echo-delay-us-median",
+        "one-connection-gbit",
+        "hundred-connections-gbit",
+        "requests-1k-per-s",
+        "requests-100k-per-s",
+    ] {
+        is_positive(&result["direct"][figure], "median");
+    }
+}
+
+#[test]
+fn a_proxy_that_does_not_exist_is_refused_with_a_list() {
+    let output = Command::new(env!("CARGO_BIN_EXE_polypath"))
+        .args(["bench", "proxy", "--systems", "relayd"])
+        .output()
+        .expect("the command runs");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("relayd") && message.contains("polypath-kernel"), "{message}");
+    assert_eq!(message.trim_end().lines().count(), 1, "{message}");
+}
+
 /// The kernel's TCP through four tunnels side by side.
 #[test]
 fn tunnel_tells_what_a_flavour_of_tcp_has_over_each_path_and_over_both() {

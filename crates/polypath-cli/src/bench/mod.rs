@@ -19,6 +19,7 @@ mod nginx;
 mod outcome;
 pub(crate) mod peer;
 mod program;
+pub(crate) mod proxy;
 pub(crate) mod rate;
 mod statistics;
 pub(crate) mod throughput;

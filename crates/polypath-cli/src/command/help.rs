@@ -70,6 +70,13 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         ],
     ),
     (
+        "polypath bench proxy",
+        [
+            "polypath bench proxy --systems polypath-tcp,nginx,haproxy",
+            "polypath bench proxy --services socks --json",
+        ],
+    ),
+    (
         "polypath bench rate",
         ["polypath bench rate --seconds 2", "polypath bench rate --bytes 1000 --concurrent 32 --json"],
     ),

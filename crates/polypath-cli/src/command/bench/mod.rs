@@ -9,6 +9,7 @@ mod fetch;
 mod fuzz;
 mod handover;
 mod never_slower;
+mod proxy;
 mod rate;
 mod state;
 mod throughput;
@@ -63,6 +64,8 @@ pub(super) enum Bench {
     /// Packets of a device in datagrams: what `bench tunnel` compares tunnels with
     #[command(hide = true)]
     TunnelRelay(tunnel::Relay),
+    /// A forwarded port, HTTP's CONNECT and SOCKS, beside nginx, HAProxy, Squid, Dante and microsocks (Linux, root)
+    Proxy(proxy::Arguments),
     /// One end of a comparison: what the commands above start in their namespaces
     #[command(hide = true)]
     Peer(Peer),
@@ -127,6 +130,7 @@ pub(super) fn run(bench: &Bench, policies: &Policies) -> Result<(), Failure> {
         Bench::Fetch(arguments) => fetch::run(arguments),
         Bench::Tunnel(arguments) => tunnel::run(arguments),
         Bench::TunnelRelay(arguments) => tunnel::run_relay(arguments),
+        Bench::Proxy(arguments) => proxy::run(arguments),
         Bench::Peer(peer) => crate::bench::peer::run(&peer.assignment, policies).map_err(Failure::run),
     }
 }
