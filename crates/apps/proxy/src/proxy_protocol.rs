@@ -212,6 +212,10 @@ where
     Some(proxied((source.into(), u16::from_be_bytes(from)), (destination.into(), u16::from_be_bytes(to))))
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+#[path = "proxy_protocol_fuzzing.rs"]
+pub(crate) mod fuzzing;
+
 #[cfg(test)]
 #[path = "proxy_protocol_tests.rs"]
 mod tests;

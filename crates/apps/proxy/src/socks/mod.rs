@@ -2,6 +2,8 @@
 
 mod address;
 mod datagram;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod negotiation;
 
 pub use datagram::{Datagram, DatagramHeader, Datagrams};
