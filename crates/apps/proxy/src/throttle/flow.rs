@@ -30,6 +30,8 @@ pub struct LimitState {
     pub waiting: usize,
     /// Octets of the budget that are used in the period that runs.
     pub used: u64,
+    /// When that period ends.
+    pub ends: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -154,6 +156,13 @@ impl Throttle {
         waiting.into_iter().for_each(Waker::wake);
     }
 
+    /// Octets of a limit's budget that were used before, such as by a process that ended meanwhile, in a period that ends at this time.
+    pub fn set_used(&self, now: Instant, name: &str, octets: u64, ends: Instant) {
+        if let Some(lane) = self.table().lanes.get_mut(name) {
+            lane.set_used(now, octets, ends);
+        }
+    }
+
     /// Removes a limit, and says whether there was one.
     pub fn remove(&self, name: &str) -> bool {
         let mut table = self.table();
@@ -174,6 +183,7 @@ impl Throttle {
             flows: lane.flows(),
             waiting: lane.waiting(),
             used: lane.used(),
+            ends: lane.ends(),
         };
         self.table().lanes.values().map(state).collect()
     }

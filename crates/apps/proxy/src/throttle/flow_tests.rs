@@ -278,6 +278,23 @@ fn a_budget_ends_and_begins_again() {
     throttle
         .set(second(66), Limit { budget: Some(Budget { octets: 70_000, ..budget }), ..Limit::new("volume") });
     assert_eq!(ask(second(66), 60_000), Grant::Octets(10_000));
+    assert_eq!(throttle.limits()[0].ends, Some(second(125)));
+}
+
+#[test]
+fn what_was_used_before_counts() {
+    let throttle = Throttle::new();
+    let budget = Budget { octets: 100_000, period: Duration::from_secs(60), then: BitRate::ZERO };
+    throttle.set(Instant::ZERO, Limit { budget: Some(budget), ..Limit::new("volume") });
+    throttle.set_used(Instant::ZERO, "volume", 90_000, Instant::from_secs(7));
+    throttle.set_used(Instant::ZERO, "none", 90_000, Instant::from_secs(7));
+    let mut flow = throttle.open(key(1, 443));
+    let mut ask = |now| flow.poll_grant(at(now), 60_000, Waker::noop());
+    assert_eq!(ask(Instant::from_secs(5)), Grant::Octets(10_000));
+    assert_eq!(ask(Instant::from_secs(6)), Grant::Wait(Instant::from_secs(7)));
+    assert_eq!(ask(Instant::from_secs(7)), Grant::Octets(60_000));
+    throttle.set_used(Instant::from_secs(8), "volume", 1, Instant::FAR_FUTURE);
+    assert_eq!(throttle.limits()[0].ends, Some(Instant::from_secs(68)));
 }
 
 #[test]

@@ -54,6 +54,19 @@ impl Lane {
         self.used
     }
 
+    /// When the period ends that runs.
+    pub(super) fn ends(&self) -> Option<Instant> {
+        self.ends
+    }
+
+    /// Octets that were used already, in a period that ends then, or when one from now on would.
+    pub(super) fn set_used(&mut self, now: Instant, octets: u64, ends: Instant) {
+        if let Some(budget) = self.limit.budget {
+            self.used = octets;
+            self.ends = Some(ends.min(now + budget.period));
+        }
+    }
+
     pub(super) fn flows(&self) -> usize {
         self.flows.len()
     }
