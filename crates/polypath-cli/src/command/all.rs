@@ -5,7 +5,7 @@ use polypath_config::Policies;
 
 use super::{
     Failure, bench, completions, cp, doctor, emulate, enable, engine, get, history, lab, man, metrics,
-    monitor, path, perf, preload, reorder, run, schema, serve, service_end, ss, stream, top, tunnel,
+    monitor, path, perf, preload, proxy, reorder, run, schema, serve, service_end, ss, stream, top, tunnel,
 };
 
 #[derive(Debug, Subcommand)]
@@ -50,6 +50,8 @@ pub(super) enum Command {
     Path(path::Arguments),
     /// Carry IP packets to another machine over several paths: a VPN that bonds (Linux, root)
     Tunnel(tunnel::Arguments),
+    /// Give Multipath TCP to programs, clients and servers that lack it: SOCKS, HTTP, forwarded ports, TCP Convert
+    Proxy(Box<proxy::Arguments>),
     /// Show rates, round-trip times and losses of each path of all stacks that run here, as they change
     Top(top::Arguments),
     /// Tell why a path is used or not, and what to do about it
@@ -110,6 +112,7 @@ impl Command {
             Self::History(arguments) => history::run(&arguments),
             Self::Metrics(arguments) => metrics::run(&arguments),
             Self::Path(arguments) => path::run(&arguments),
+            Self::Proxy(arguments) => proxy::run(&arguments, policies),
             Self::Tunnel(arguments) => tunnel::run(&arguments),
             Self::Top(arguments) => top::run(&arguments),
             Self::Doctor(arguments) => doctor::run(&arguments),

@@ -74,6 +74,7 @@ mod perf;
 mod ports;
 #[cfg(feature = "full")]
 mod preload;
+mod proxy;
 #[cfg(feature = "full")]
 mod range_job;
 #[cfg(feature = "full")]

@@ -26,6 +26,11 @@ pub(super) fn block_on_heeding<T>(
     if hangup_ends { block_on(work) } else { block_on_until(&[SignalKind::terminate()], work) }
 }
 
+/// As [`block_on`], for a command that deals with all signals by itself.
+pub(super) fn block_on_own_signals<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    in_runtime(work)
+}
+
 /// As [`block_on`], for commands that SIGINT just ends.
 pub(super) fn block_on_interruptibly<T>(
     work: impl Future<Output = Result<T, Failure>>,

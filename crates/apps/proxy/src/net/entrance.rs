@@ -21,12 +21,15 @@ use super::pump::{Moved, pump};
 use super::session::{Ending, SessionEnd, Sessions};
 use super::udp;
 use crate::access::{Allowance, Client, ClientLimits, Clients, Network, Rules, Verdict};
+use crate::convert::{self, CookiePeriod, ServerConfig};
 use crate::failure::ConnectFailure;
 use crate::negotiation::{Authority, Command, Negotiation};
 use crate::proxy_protocol::{ProxyHeader, ProxyProtocolVersion};
 use crate::socks::Socks5;
 use crate::target::Target;
 
+/// How long a cookie of a converter lasts, and once more.
+const COOKIE_PERIOD: Duration = Duration::from_secs(3600);
 /// After a failure to accept, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -97,6 +100,8 @@ pub enum EntranceKind {
     Socks,
     /// HTTP: CONNECT, and requests with a whole URL.
     Http,
+    /// 0-RTT TCP Convert (RFC 8803).
+    Convert(Arc<ServerConfig>),
 }
 
 /// Where clients enter.
@@ -122,6 +127,7 @@ impl Entrance {
             EntranceKind::Forward(_) => "forward",
             EntranceKind::Socks => "socks",
             EntranceKind::Http => "http",
+            EntranceKind::Convert(_) => "convert",
         }
     }
 }
@@ -171,7 +177,7 @@ pub(super) struct Known {
     pub(super) user: Option<Box<str>>,
     pub(super) target: Option<Target>,
     pub(super) server: Option<SocketAddr>,
-    pub(super) is_multipath: (bool, bool),
+    pub(super) is_multipath: Option<(bool, bool)>,
 }
 
 impl Proxy {
@@ -340,6 +346,11 @@ impl Inner {
                 let negotiation = Socks5::new(self.settings().users.clone());
                 self.negotiated(stream, input, negotiation, visit, known).await
             }
+            EntranceKind::Convert(config) => {
+                let period = CookiePeriod::of(Duration::from_nanos(Self::now().as_nanos()), COOKIE_PERIOD);
+                let negotiation = convert::Server::new(config.clone(), visit.client.ip(), period);
+                self.negotiated(stream, input, negotiation, visit, known).await
+            }
             // Its requests are answered one by one.
             EntranceKind::Http => Ending::Unasked,
         }
@@ -433,7 +444,7 @@ impl Inner {
         known.server = Some(server.address);
         let server = server.stream;
         let moved = pump(&client, &server, early, flow, self.settings().timeouts.idle).await;
-        known.is_multipath = (is_multipath(&client), is_multipath(&server));
+        known.is_multipath = Some((is_multipath(&client), is_multipath(&server)));
         let ending = match moved {
             Moved::Finished => return Ending::Finished,
             Moved::ClientBroke(error) => Ending::ClientBroke(error.to_string().into()),

@@ -1,0 +1,113 @@
+//! Where clients enter, as options say it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use polypath_proxy::Target;
+use polypath_proxy::access::Network;
+use polypath_proxy::proxy_protocol::ProxyProtocolVersion;
+
+use super::Arguments;
+
+/// Where to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Listen(pub(super) SocketAddr);
+
+/// Where to listen, and where that leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Forward(pub(super) Listen, pub(super) Target);
+
+/// What is spoken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Socks,
+    Http,
+    Forward(Target),
+    Convert,
+}
+
+impl Protocol {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Socks => "socks",
+            Self::Http => "http",
+            Self::Forward(_) => "forward",
+            Self::Convert => "convert",
+        }
+    }
+
+    /// Whether clients say where they want to go.
+    pub(super) fn leads_anywhere(&self) -> bool {
+        !matches!(self, Self::Forward(_))
+    }
+
+    /// Whether clients can say who they are.
+    pub(super) fn has_users(&self) -> bool {
+        matches!(self, Self::Socks | Self::Http)
+    }
+}
+
+/// Where clients enter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EntrancePlan {
+    pub(super) listen: Listen,
+    pub(super) protocol: Protocol,
+    pub(super) proxy_protocol_from: Vec<Network>,
+    pub(super) proxy_protocol_to_servers: Option<ProxyProtocolVersion>,
+}
+
+impl EntrancePlan {
+    pub(super) fn new(listen: Listen, protocol: Protocol) -> Self {
+        Self { listen, protocol, proxy_protocol_from: Vec::new(), proxy_protocol_to_servers: None }
+    }
+}
+
+/// `ADDRESS:PORT`, or a port of this host alone.
+pub(super) fn parse_listen(text: &str) -> Result<Listen, String> {
+    let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>().ok();
+    let here = port.map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    here.or_else(|| text.parse().ok()).map(Listen).ok_or_else(|| {
+        "expected a port, such as 1080, or an address and a port, such as 192.0.2.1:1080 or [::]:1080".into()
+    })
+}
+
+pub(super) fn parse_forward(text: &str) -> Result<Forward, String> {
+    let (listen, target) = text
+        .split_once('=')
+        .ok_or("expected where to listen and where to lead to, such as 8080=example.org:80")?;
+    let target = target.parse().map_err(|error| format!("{target}: {error}"))?;
+    Ok(Forward(parse_listen(listen)?, target))
+}
+
+pub(super) fn of_options(arguments: &Arguments) -> Vec<EntrancePlan> {
+    let socks = arguments.socks.iter().map(|listen| EntrancePlan::new(*listen, Protocol::Socks));
+    let http = arguments.http.iter().map(|listen| EntrancePlan::new(*listen, Protocol::Http));
+    let convert = arguments.convert.iter().map(|listen| EntrancePlan::new(*listen, Protocol::Convert));
+    let forward = arguments.forward.iter();
+    let forward =
+        forward.map(|Forward(listen, target)| EntrancePlan::new(*listen, Protocol::Forward(target.clone())));
+    socks.chain(http).chain(forward).chain(convert).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_of_this_host() {
+        for text in ["1080", ":1080", "127.0.0.1:1080"] {
+            assert_eq!(parse_listen(text), Ok(Listen(([127, 0, 0, 1], 1080).into())), "{text}");
+        }
+        for wrong in ["", "localhost:1080", "::", "70000"] {
+            assert!(parse_listen(wrong).is_err_and(|error| error.contains("such as")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_way_has_two_ends() {
+        let forward = parse_forward("8080=example.org:80").expect("a way");
+        assert_eq!(forward.1.to_string(), "example.org:80");
+        for wrong in ["8080", "8080=example.org", "x=example.org:80"] {
+            assert!(parse_forward(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! The proxy's file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use polypath_config::Source;
+use polypath_config::quantity::parse_span;
+use polypath_proxy::access::{Allowance, ClientLimits, Rule, Rules, UserList, Verdict};
+use polypath_proxy::net::{Settings, Timeouts};
+use polypath_proxy::proxy_protocol::ProxyProtocolVersion;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::super::Failure;
+use super::entrances::{EntrancePlan, Protocol, parse_listen};
+
+/// How long those within may stay once the proxy is to end.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// As it is written.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(in crate::command) struct File {
+    /// Where clients enter.
+    entrances: Vec<Entrance>,
+    access: Access,
+    /// Who may go where: the first that fits decides.
+    rules: Vec<RuleText>,
+    limits: Limits,
+    timeouts: TimeoutsText,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Entrance {
+    /// What is spoken.
+    protocol: ProtocolName,
+    /// Where to listen: `ADDRESS:PORT`, or a port at 127.0.0.1.
+    listen: String,
+    /// Where a `forward` leads: `HOST:PORT`.
+    to: Option<String>,
+    /// Networks whose connections begin with a header of the PROXY protocol.
+    #[serde(default)]
+    proxy_protocol_from: Vec<String>,
+    /// The version of such a header that servers get.
+    proxy_protocol_to_servers: Option<HeaderVersion>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum ProtocolName {
+    Socks,
+    Http,
+    Forward,
+    Convert,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum HeaderVersion {
+    V1,
+    V2,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct Access {
+    /// A file with a line `NAME:PASSWORD` for each user. A relative name is looked for beside this file.
+    users: Option<PathBuf>,
+    /// Serve everybody who reaches it: an open relay.
+    open: bool,
+    /// What holds where no rule fits.
+    default: DefaultVerdict,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum DefaultVerdict {
+    #[default]
+    Allow,
+    Deny,
+}
+
+impl From<DefaultVerdict> for Verdict {
+    fn from(verdict: DefaultVerdict) -> Self {
+        match verdict {
+            DefaultVerdict::Allow => Self::Allow,
+            DefaultVerdict::Deny => Self::Deny,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RuleText {
+    /// What it says.
+    verdict: DefaultVerdict,
+    /// Networks of clients that it is for; all, if it names none.
+    #[serde(default)]
+    clients: Vec<String>,
+    /// Users that it is for.
+    #[serde(default)]
+    users: Vec<String>,
+    /// Names, `*.DOMAIN`, addresses and networks of servers.
+    #[serde(default)]
+    hosts: Vec<String>,
+    /// Ports of servers: `443`, `8000-8080`.
+    #[serde(default)]
+    ports: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct Limits {
+    /// Connections at once.
+    connections: Option<u32>,
+    /// Of one client: an address, or a /56 network of IPv6.
+    connections_per_client: Option<u32>,
+    /// New connections of one client in a second, in the long run.
+    new_per_second_per_client: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct TimeoutsText {
+    /// Until a client has said what it wants.
+    asking: Option<String>,
+    /// Until the server is reached.
+    connecting: Option<String>,
+    /// Until the server of an HTTP request begins with its answer.
+    answering: Option<String>,
+    /// Without a byte either way; `never` is possible.
+    idle: Option<String>,
+    /// For those within once the proxy is to end.
+    draining: Option<String>,
+}
+
+/// What the file and the options say, understood.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) entrances: Vec<EntrancePlan>,
+    pub(super) users: Option<Arc<UserList>>,
+    pub(super) is_open: bool,
+    pub(super) drain: Duration,
+    default: Verdict,
+    rules: Vec<Rule>,
+    limits: ClientLimits,
+    timeouts: Timeouts,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        let Settings { timeouts, limits, .. } = Settings::default();
+        Self {
+            entrances: Vec::new(),
+            users: None,
+            is_open: false,
+            drain: DRAIN,
+            default: Verdict::Allow,
+            rules: Vec::new(),
+            limits,
+            timeouts,
+        }
+    }
+}
+
+impl Plan {
+    pub(super) fn settings(&self) -> Settings {
+        Settings {
+            timeouts: self.timeouts,
+            rules: Rules::new(self.rules.clone(), self.default),
+            users: self.users.clone().map(|users| users as _),
+            limits: self.limits,
+        }
+    }
+
+    /// Whether it leads somewhere, and not everybody everywhere.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.entrances.is_empty() {
+            return Err(Failure::Input(
+                "nobody could enter: expected --socks, --http, --forward or --convert, or a file with [[entrances]]".into(),
+            ));
+        }
+        let mut places: Vec<_> = self.entrances.iter().map(|entrance| entrance.listen).collect();
+        places.sort();
+        if let Some(pair) = places.windows(2).find(|pair| pair[0] == pair[1] && pair[0].0.port() != 0) {
+            return Err(Failure::Input(format!("{} is listened at twice: expected each once", pair[0].0)));
+        }
+        let is_bound = |entrance: &&EntrancePlan| {
+            let has_users = self.users.is_some() && entrance.protocol.has_users();
+            let has_rules = self.default == Verdict::Deny
+                || self.rules.iter().any(|rule| rule.verdict == Verdict::Deny && !rule.clients.is_empty());
+            entrance.listen.0.ip().to_canonical().is_loopback()
+                || !entrance.protocol.leads_anywhere()
+                || has_users
+                || has_rules
+        };
+        match self.entrances.iter().find(|entrance| !is_bound(entrance)) {
+            Some(open) if !self.is_open => Err(Failure::Input(format!(
+                "everybody who reaches {} could go anywhere through it: expected users, rules with default = \"deny\", or --open",
+                open.listen.0
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A file of users.
+pub(super) fn read_users(path: &Path) -> Result<Arc<UserList>, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+    let users =
+        UserList::parse(&text).map_err(|error| Failure::Input(format!("{}, {error}", path.display())))?;
+    Ok(Arc::new(users))
+}
+
+impl File {
+    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+        Self::parse(&text, path)
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Self, Failure> {
+        let name = path.display().to_string();
+        polypath_config::read(Source { file: &name, text }).map_err(|error| Failure::Input(error.to_string()))
+    }
+
+    /// What it means; the message says what is wrong and where.
+    pub(super) fn plan(self, path: &Path) -> Result<Plan, Failure> {
+        let at = |place: &str, error: &dyn std::fmt::Display| {
+            Failure::Input(format!("{}, {place}: {error}", path.display()))
+        };
+        let mut plan = Plan::default();
+        for (number, entrance) in self.entrances.iter().enumerate() {
+            let planned = entrance
+                .plan()
+                .map_err(|(field, error)| at(&format!("entrances[{number}].{field}"), &error))?;
+            plan.entrances.push(planned);
+        }
+        for (number, rule) in self.rules.iter().enumerate() {
+            let planned =
+                rule.plan().map_err(|(field, error)| at(&format!("rules[{number}].{field}"), &error))?;
+            plan.rules.push(planned);
+        }
+        if let Some(users) = &self.access.users {
+            // Beside the file, wherever the proxy is started.
+            plan.users = Some(read_users(&path.parent().unwrap_or(Path::new("")).join(users))?);
+        }
+        plan.is_open = self.access.open;
+        plan.default = self.access.default.into();
+        self.limits.change(&mut plan.limits.each, &mut plan.limits.all);
+        self.timeouts.change(&mut plan).map_err(|(field, error)| at(&format!("timeouts.{field}"), &error))?;
+        Ok(plan)
+    }
+}
+
+/// Which field is wrong, and how.
+type Wrong = (&'static str, String);
+
+impl Entrance {
+    fn plan(&self) -> Result<EntrancePlan, Wrong> {
+        let listen = parse_listen(&self.listen).map_err(|error| ("listen", error))?;
+        let protocol = match (self.protocol, &self.to) {
+            (ProtocolName::Forward, Some(to)) => {
+                let target = to.parse().map_err(|error| ("to", format!("{to}: {error}")))?;
+                Protocol::Forward(target)
+            }
+            (ProtocolName::Forward, None) => {
+                return Err(("to", "expected where it leads, such as example.org:443".into()));
+            }
+            (_, Some(_)) => return Err(("to", "clients of this protocol say it: expected none".into())),
+            (ProtocolName::Socks, None) => Protocol::Socks,
+            (ProtocolName::Http, None) => Protocol::Http,
+            (ProtocolName::Convert, None) => Protocol::Convert,
+        };
+        let from = self.proxy_protocol_from.iter().map(|text| text.parse());
+        let from = from.collect::<Result<_, _>>();
+        let mut plan = EntrancePlan::new(listen, protocol);
+        plan.proxy_protocol_from = from.map_err(|error: polypath_proxy::access::NetworkError| {
+            ("proxy-protocol-from", error.to_string())
+        })?;
+        plan.proxy_protocol_to_servers = self.proxy_protocol_to_servers.map(|version| match version {
+            HeaderVersion::V1 => ProxyProtocolVersion::V1,
+            HeaderVersion::V2 => ProxyProtocolVersion::V2,
+        });
+        Ok(plan)
+    }
+}
+
+impl RuleText {
+    fn plan(&self) -> Result<Rule, Wrong> {
+        fn each<T: std::str::FromStr<Err: std::fmt::Display>>(
+            field: &'static str,
+            texts: &[String],
+        ) -> Result<Vec<T>, Wrong> {
+            let parsed =
+                texts.iter().map(|text| text.parse().map_err(|error| (field, format!("{text}: {error}"))));
+            parsed.collect()
+        }
+        let mut rule = Rule::new(self.verdict.into());
+        rule.clients = each("clients", &self.clients)?;
+        rule.users = self.users.iter().map(|user| user.as_str().into()).collect();
+        rule.hosts = each("hosts", &self.hosts)?;
+        rule.ports = each("ports", &self.ports)?;
+        Ok(rule)
+    }
+}
+
+impl Limits {
+    fn change(&self, each: &mut Allowance, all: &mut Allowance) {
+        if let Some(connections) = self.connections {
+            all.connections = connections;
+        }
+        if let Some(connections) = self.connections_per_client {
+            each.connections = connections;
+        }
+        if let Some(new) = self.new_per_second_per_client {
+            each.new_per_second = new;
+            each.burst = new.saturating_mul(2);
+        }
+    }
+}
+
+impl TimeoutsText {
+    fn change(&self, plan: &mut Plan) -> Result<(), Wrong> {
+        let span = |field: &'static str, text: &Option<String>| {
+            let Some(text) = text else { return Ok(None) };
+            let span = parse_span(text).map_err(|error| (field, error))?;
+            Ok(Some(Duration::from_nanos(span.as_nanos())))
+        };
+        let times = &mut plan.timeouts;
+        for (field, text, time) in [
+            ("asking", &self.asking, &mut times.asking),
+            ("connecting", &self.connecting, &mut times.connecting),
+            ("answering", &self.answering, &mut times.answering),
+            ("draining", &self.draining, &mut plan.drain),
+        ] {
+            *time = span(field, text)?.unwrap_or(*time);
+        }
+        match self.idle.as_deref() {
+            Some("never") => times.idle = None,
+            _ => times.idle = span("idle", &self.idle)?.or(times.idle),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(text: &str) -> Result<Plan, String> {
+        let path = Path::new("proxy.toml");
+        let planned = File::parse(text, path).and_then(|file| file.plan(path)).and_then(|plan| {
+            plan.check()?;
+            Ok(plan)
+        });
+        planned.map_err(|failure| match failure {
+            Failure::Input(message) | Failure::Run(message) => message,
+            other => format!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn a_file_says_who_may_do_what() {
+        let plan = plan(
+            r#"
+            [access]
+            default = "deny"
+            [[entrances]]
+            protocol = "socks"
+            listen = "0.0.0.0:1080"
+            [[entrances]]
+            protocol = "forward"
+            listen = "192.0.2.1:443"
+            to = "example.org:443"
+            proxy-protocol-to-servers = "v2"
+            [[rules]]
+            verdict = "allow"
+            clients = ["10.0.0.0/8"]
+            hosts = ["*.example.org"]
+            ports = ["443", "8000-8080"]
+            [limits]
+            connections-per-client = 10
+            [timeouts]
+            idle = "never"
+            draining = "5s"
+            "#,
+        );
+        let plan = plan.expect("a plan");
+        assert_eq!(plan.entrances.len(), 2);
+        assert_eq!((plan.timeouts.idle, plan.drain), (None, Duration::from_secs(5)));
+        assert_eq!(plan.limits.each.connections, 10);
+        assert_eq!(plan.rules[0].ports.len(), 2);
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_place() {
+        let entrance = "[[entrances]]\nprotocol = \"socks\"\nlisten = \"1080\"\n";
+        for (text, expected) in [
+            ("", "nobody could enter"),
+            ("[[entrances]]\nprotocol = \"sock\"\nlisten = \"1080\"\n", "line 2"),
+            ("[[entrances]]\nprotocol = \"socks\"\nlisten = \"x\"\n", "entrances[0].listen: expected a port"),
+            (
+                "[[entrances]]\nprotocol = \"forward\"\nlisten = \"1080\"\n",
+                "entrances[0].to: expected where it leads",
+            ),
+            (
+                "[[entrances]]\nprotocol = \"socks\"\nlisten = \"0.0.0.0:1080\"\n",
+                "everybody who reaches 0.0.0.0:1080",
+            ),
+            (&format!("{entrance}{entrance}"), "listened at twice"),
+            (
+                &format!("{entrance}[[rules]]\nverdict = \"deny\"\nports = [\"0\"]\n"),
+                "rules[0].ports: 0: no ports",
+            ),
+            (&format!("{entrance}[timeouts]\nasking = \"5\"\n"), "timeouts.asking"),
+        ] {
+            let error = plan(text).expect_err("a mistake");
+            assert!(error.contains(expected) && !error.contains('\n'), "{error}");
+        }
+    }
+}
