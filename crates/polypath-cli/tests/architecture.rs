@@ -31,6 +31,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("preload", "io", &["relay"]),
     ("fetch", "apps", &["units", "system", "stack"]),
     ("tunnel", "apps", &["units", "wire", "congestion", "tcp", "mptcp", "system"]),
+    ("proxy", "apps", &["units", "mptcp", "stack"]),
     ("sim", "lab", CORE),
     (
         "lab",
@@ -61,6 +62,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "emulate",
             "fetch",
             "tunnel",
+            "proxy",
             "sandbox",
             "relay",
             "testbed",
