@@ -24,9 +24,10 @@ use tokio::time::timeout;
 use self::body::{Passing, RequestLog};
 use self::held::HeldStream;
 use super::connect::ServerSide;
-use super::entrance::{Entrance, Inner, Known, Stop};
 use super::flow::{Flow, Way};
 use super::session::Ending;
+use super::settings::Entrance;
+use super::within::{Inner, Known, Stop};
 use crate::failure::ConnectFailure;
 use crate::http as message;
 use crate::negotiation::Refusal;
@@ -102,14 +103,14 @@ pub(super) async fn serve(
             _ = stop.wait_for(|stop| *stop >= Stop::Draining) => None,
         };
         let ended = match ended {
-            Some(ended) => ended,
+            Some(ended) => Some(ended),
             None => {
                 served.as_mut().graceful_shutdown();
-                served.await
+                proxy.unless_stopped(served.as_mut()).await
             }
         };
         // Also where a body was cut off that hyper itself noticed.
-        if ended.is_err() {
+        if !matches!(ended, Some(Ok(()))) {
             resets.store(true, Ordering::Relaxed);
         }
     }

@@ -9,11 +9,14 @@ mod http;
 mod negotiate;
 mod pump;
 mod session;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod udp;
+mod within;
 
 pub use connect::{Connector, ServerSide};
-pub use entrance::{Entrance, EntranceKind, Proxy, Settings, Timeouts};
+pub use entrance::Proxy;
 pub use flow::Flow;
 pub use session::{Ending, SessionEnd, Sessions};
+pub use settings::{Entrance, EntranceKind, Settings, Timeouts};

@@ -397,3 +397,27 @@ async fn a_server_is_told_who_the_client_is_by_who_is_believed() {
     drop(client);
     assert!(fixture.told().await[1].contains("no header of the PROXY protocol"));
 }
+
+#[tokio::test]
+async fn who_has_to_leave_does_not_take_it_for_the_end() {
+    for kind in ["forward", "http"] {
+        let server = server().await;
+        let at = server.local_addr().unwrap();
+        let fixture = match kind {
+            "forward" => Fixture::forward_to(&server).await,
+            _ => Fixture::new(EntranceKind::Http).await,
+        };
+        let mut client = fixture.connect().await;
+        client.write_all(format!("GET http://{at}/ HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
+        let (mut stream, _) = server.accept().await.unwrap();
+        stream.read_u8().await.unwrap();
+        stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nhalf").await.unwrap();
+        let mut heard = Vec::new();
+        while !heard.ends_with(b"half") {
+            assert!(client.read_buf(&mut heard).await.unwrap() > 0);
+        }
+        assert!(!fixture.proxy.drain(Duration::ZERO).await, "somebody was within");
+        let error = client.read_buf(&mut heard).await.expect_err("no end that looks whole");
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{kind}");
+    }
+}

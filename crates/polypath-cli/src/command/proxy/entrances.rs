@@ -6,8 +6,6 @@ use polypath_proxy::Target;
 use polypath_proxy::access::Network;
 use polypath_proxy::proxy_protocol::ProxyProtocolVersion;
 
-use super::Arguments;
-
 /// Where to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Listen(pub(super) SocketAddr);
@@ -76,16 +74,6 @@ pub(super) fn parse_forward(text: &str) -> Result<Forward, String> {
         .ok_or("expected where to listen and where to lead to, such as 8080=example.org:80")?;
     let target = target.parse().map_err(|error| format!("{target}: {error}"))?;
     Ok(Forward(parse_listen(listen)?, target))
-}
-
-pub(super) fn of_options(arguments: &Arguments) -> Vec<EntrancePlan> {
-    let socks = arguments.socks.iter().map(|listen| EntrancePlan::new(*listen, Protocol::Socks));
-    let http = arguments.http.iter().map(|listen| EntrancePlan::new(*listen, Protocol::Http));
-    let convert = arguments.convert.iter().map(|listen| EntrancePlan::new(*listen, Protocol::Convert));
-    let forward = arguments.forward.iter();
-    let forward =
-        forward.map(|Forward(listen, target)| EntrancePlan::new(*listen, Protocol::Forward(target.clone())));
-    socks.chain(http).chain(forward).chain(convert).collect()
 }
 
 #[cfg(test)]

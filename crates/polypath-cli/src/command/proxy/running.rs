@@ -17,9 +17,10 @@ use super::super::engine::Task;
 use super::super::ports::cannot_listen;
 use super::super::request_log::Log;
 use super::super::{Failure, complain, print_line};
+use super::arguments::{Accept, Arguments};
 use super::entrances::{EntrancePlan, Listen, Protocol};
 use super::file::Plan;
-use super::{Accept, Arguments, told};
+use super::told;
 
 /// What connections of our own stack may take to close after the end.
 const CLOSING: Duration = Duration::from_secs(5);

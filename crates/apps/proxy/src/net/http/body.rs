@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-use super::super::entrance::{Inner, Known};
 use super::super::flow::{Flow, Way};
 use super::super::session::Ending;
+use super::super::within::{Inner, Known};
 
 /// A body, and whose it is.
 pub(super) struct Passing {

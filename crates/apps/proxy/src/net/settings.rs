@@ -1,0 +1,110 @@
+//! What a proxy is told to do.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::access::{Allowance, ClientLimits, Network, Rules, Verdict};
+use crate::convert::ServerConfig;
+use crate::negotiation::Authority;
+use crate::proxy_protocol::ProxyProtocolVersion;
+use crate::target::Target;
+
+/// How long each phase of a connection may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Until the client has said what it wants, and between two requests of HTTP.
+    pub asking: Duration,
+    /// Until the server is reached.
+    pub connecting: Duration,
+    /// Until the server of an HTTP request begins with its answer.
+    pub answering: Duration,
+    /// Without a byte either way; none for ever.
+    pub idle: Option<Duration>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            asking: Duration::from_secs(20),
+            connecting: Duration::from_secs(15),
+            answering: Duration::from_secs(120),
+            idle: Some(Duration::from_secs(3600)),
+        }
+    }
+}
+
+/// What may change while connections live. Each takes what there is when it comes.
+#[derive(Clone)]
+pub struct Settings {
+    /// How long each phase may take.
+    pub timeouts: Timeouts,
+    /// Who may go where. What is forwarded to one target asks no rule.
+    pub rules: Rules,
+    /// Who has to say who it is, if anybody has to: clients of SOCKS and HTTP.
+    pub users: Option<Arc<dyn Authority>>,
+    /// How much clients may have.
+    pub limits: ClientLimits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let each = Allowance { connections: 4_096, new_per_second: 4_096, burst: 8_192, memory: u64::MAX };
+        let all = Allowance { connections: 65_536, new_per_second: 65_536, burst: 131_072, memory: u64::MAX };
+        Self {
+            timeouts: Timeouts::default(),
+            rules: Rules::new(Vec::new(), Verdict::Allow),
+            users: None,
+            limits: ClientLimits { each, all, clients: 65_536 },
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Settings");
+        shown.field("timeouts", &self.timeouts).field("rules", &self.rules).field("limits", &self.limits);
+        shown.field("has_users", &self.users.is_some()).finish()
+    }
+}
+
+/// What is spoken where clients enter.
+#[derive(Clone, Debug)]
+pub enum EntranceKind {
+    /// Nothing: each connection goes to this target.
+    Forward(Target),
+    /// SOCKS version 5.
+    Socks,
+    /// HTTP: CONNECT, and requests with a whole URL.
+    Http,
+    /// 0-RTT TCP Convert (RFC 8803).
+    Convert(Arc<ServerConfig>),
+}
+
+/// Where clients enter.
+#[derive(Clone, Debug)]
+pub struct Entrance {
+    /// What is spoken there.
+    pub kind: EntranceKind,
+    /// Connections from here begin with a header of the PROXY protocol, which says who the client is. From elsewhere, none is believed.
+    pub proxy_protocol_from: Vec<Network>,
+    /// Connections to servers begin with such a header.
+    pub proxy_protocol_to_servers: Option<ProxyProtocolVersion>,
+}
+
+impl From<EntranceKind> for Entrance {
+    fn from(kind: EntranceKind) -> Self {
+        Self { kind, proxy_protocol_from: Vec::new(), proxy_protocol_to_servers: None }
+    }
+}
+
+impl Entrance {
+    pub(super) fn protocol(&self) -> &'static str {
+        match self.kind {
+            EntranceKind::Forward(_) => "forward",
+            EntranceKind::Socks => "socks",
+            EntranceKind::Http => "http",
+            EntranceKind::Convert(_) => "convert",
+        }
+    }
+}
