@@ -142,6 +142,16 @@ impl StackStream {
         })?
     }
 
+    /// Puts data back that was read and is not wanted yet. It is what is read next.
+    pub fn put_back(&self, mut payload: Payload) {
+        self.stack.shared.peek(|state| {
+            if let Some(stream) = state.stream(self.id) {
+                payload.append(std::mem::take(&mut stream.unread));
+                stream.unread = payload;
+            }
+        });
+    }
+
     fn poll_copy(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         // Data that was taken before is copied without disturbing the host, and outside of its lock.
         let kept = self
@@ -158,11 +168,7 @@ impl StackStream {
         let head = payload.split_to(buf.remaining());
         head.slices().iter().for_each(|slice| buf.put_slice(slice));
         if !payload.is_empty() {
-            self.stack.shared.peek(|state| {
-                if let Some(stream) = state.stream(self.id) {
-                    stream.unread = payload;
-                }
-            });
+            self.put_back(payload);
         }
         Poll::Ready(Ok(()))
     }
