@@ -25,6 +25,9 @@ pub struct Client<'a> {
     pub address: IpAddr,
     /// Who it is, if it had to say so.
     pub user: Option<&'a str>,
+    /// Whether its connection comes from this host, so that it can reach by itself what is within. What others say of where a client is counts for
+    /// nothing here.
+    pub is_on_this_host: bool,
 }
 
 /// Hosts, as a rule names them.
@@ -259,7 +262,7 @@ impl Rules {
         let address = address.to_canonical();
         let fitting = || self.rules.iter().enumerate().filter(|(_, rule)| rule.fits(client, target.port));
         let meant = translated(address);
-        if !client.address.to_canonical().is_loopback()
+        if !client.is_on_this_host
             && let Some((network, what)) = special(meant)
         {
             let names = |rule: &Rule| {

@@ -3,8 +3,10 @@ use proptest::prelude::*;
 use super::*;
 use Verdict::{Allow, Deny};
 
-const LAN: Client<'_> = Client { address: IpAddr::V4(Ipv4Addr::new(192, 168, 1, 7)), user: None };
-const SELF: Client<'_> = Client { address: IpAddr::V4(Ipv4Addr::LOCALHOST), user: None };
+const LAN: Client<'_> =
+    Client { address: IpAddr::V4(Ipv4Addr::new(192, 168, 1, 7)), user: None, is_on_this_host: false };
+const SELF: Client<'_> =
+    Client { address: IpAddr::V4(Ipv4Addr::LOCALHOST), user: None, is_on_this_host: true };
 
 fn to(verdict: Verdict, hosts: &[&str]) -> Rule {
     Rule { hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(), ..Rule::new(verdict) }
@@ -40,7 +42,8 @@ fn clients_users_and_ports_are_looked_at() {
     let lan_only = Rule { clients: vec!["192.168.0.0/16".parse().unwrap()], ..Rule::new(Allow) };
     let alice_only = Rule { users: vec!["alice".into(), "bob".into()], ..Rule::new(Allow) };
     let web_only = Rule { ports: vec![443.into(), "8000-8080".parse().unwrap()], ..Rule::new(Allow) };
-    let elsewhere = Client { address: "203.0.113.9".parse().unwrap(), user: Some("carol") };
+    let elsewhere =
+        Client { address: "203.0.113.9".parse().unwrap(), user: Some("carol"), is_on_this_host: false };
     let alice = Client { user: Some("alice"), ..elsewhere };
     let is_allowed = |rule: &Rule, client: &Client<'_>, port: u16| {
         let target = Target { port, ..target("198.51.100.1:1") };

@@ -187,23 +187,14 @@ async fn lookup(resolver: &TokioResolver, name: &Name) -> Result<Vec<IpAddr>, Co
 }
 
 impl Connector {
-    /// One address of a host, by its name if need be; none if there is none.
-    pub(super) async fn address_of(
-        &self,
-        target: &Target,
-        allows: impl Fn(IpAddr) -> bool,
-    ) -> Option<SocketAddr> {
-        let found = match &target.host {
-            Host::Address(address) => vec![*address],
-            Host::Name(name) => {
-                let resolvers = self.resolvers.get_or_try_init(async || Resolvers::new()).await.ok()?;
-                match lookup(&resolvers.v4, name).await {
-                    Ok(found) => found,
-                    Err(_) => lookup(&resolvers.v6, name).await.ok()?,
-                }
-            }
+    /// The addresses that a name has: those of IPv4, or else those of IPv6.
+    pub(super) async fn addresses_of(&self, name: &Name) -> Vec<IpAddr> {
+        let Ok(resolvers) = self.resolvers.get_or_try_init(async || Resolvers::new()).await else {
+            return Vec::new();
         };
-        let address = found.into_iter().find(|address| allows(*address))?;
-        Some(SocketAddr::new(address, target.port))
+        match lookup(&resolvers.v4, name).await {
+            Ok(found) => found,
+            Err(_) => lookup(&resolvers.v6, name).await.unwrap_or_default(),
+        }
     }
 }

@@ -10,20 +10,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use super::clock::now;
 use super::connect::Connector;
-use super::flow::Flow;
 use super::http;
 use super::negotiate::{negotiate, say_farewell};
-use super::session::{Ending, SessionEnd, Sessions};
+use super::session::{Ending, SessionEnd};
+use super::sessions::{Session, Sessions};
 use super::settings::{Entrance, EntranceKind, Settings};
 use super::udp;
-use super::within::{Inner, Known, Stop, send_at_once};
+use super::within::{Inner, Known, Stop, Visitor, send_at_once};
 use crate::access::Clients;
 use crate::convert::{self, CookiePeriod};
 use crate::negotiation::{Command, Negotiation};
 use crate::proxy_protocol::ProxyHeader;
 use crate::socks::Socks5;
 use crate::target::Target;
+use crate::throttle::{Limit, LimitState, Throttle};
 
 /// How long a cookie of a converter lasts, and once more.
 const COOKIE_PERIOD: Duration = Duration::from_secs(3600);
@@ -36,9 +38,9 @@ pub struct Proxy(Arc<Inner>);
 
 /// One client's connection.
 struct Visit<'a> {
-    client: SocketAddr,
+    client: Visitor,
     entrance: &'a Entrance,
-    flow: &'a Flow,
+    session: &'a Session,
 }
 
 impl Proxy {
@@ -53,6 +55,7 @@ impl Proxy {
             clients: Clients::new(settings.limits),
             settings: RwLock::new(Arc::new(settings)),
             sessions: Sessions::default(),
+            throttle: Throttle::new(),
             log: Box::new(log),
             stop: watch::Sender::new(Stop::No),
         }))
@@ -68,6 +71,22 @@ impl Proxy {
     pub fn set_settings(&self, settings: Settings) {
         self.0.clients.set_limits(settings.limits);
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// Sets a limit, from now on, also for those within. One of the same name is changed.
+    pub fn set_limit(&self, limit: Limit) {
+        self.0.throttle.set(now(), limit);
+    }
+
+    /// Removes a limit, and says whether there was one.
+    pub fn remove_limit(&self, name: &str) -> bool {
+        self.0.throttle.remove(name)
+    }
+
+    /// The limits, and what they do.
+    #[must_use]
+    pub fn limits(&self) -> Vec<LimitState> {
+        self.0.throttle.limits()
     }
 
     /// Lets clients in, until [`Proxy::drain`], or until this future is dropped. Those within stay.
@@ -121,30 +140,33 @@ impl Inner {
                 Err(_) => return self.tell_of_nobody(&entrance, peer, &Ending::Unasked),
             }
         }
-        let admission = match self.clients.admit(Inner::now(), client.ip()) {
+        let admission = match self.clients.admit(now(), client.ip()) {
             Ok(admission) => admission,
             Err(overload) => {
                 stream.abort();
                 return self.tell_of_nobody(&entrance, client, &Ending::Overloaded(overload));
             }
         };
-        let held = self.sessions.enter(client, admission);
+        let held = self.sessions.enter(entrance.protocol(), client, admission);
+        let session = held.session();
+        let visitor = Visitor { address: client, peer };
         if let EntranceKind::Http = entrance.kind {
             // It tells of each of its requests.
-            return http::serve(&self, stream, input.freeze(), client, &entrance, held.shared_flow()).await;
+            return http::serve(&self, stream, input.freeze(), visitor, &entrance, session.clone()).await;
         }
         let mut known = Known::default();
-        let visit = Visit { client, entrance: &entrance, flow: held.flow() };
+        let visit = Visit { client: visitor, entrance: &entrance, session };
         let ending = self.run(stream, input, &visit, &mut known).await;
-        self.tell(entrance.protocol(), client, &known, held.flow(), &ending);
+        self.tell(entrance.protocol(), client, &known, session.flow(), &ending);
     }
 
     async fn run(&self, stream: Stream, input: BytesMut, visit: &Visit<'_>, known: &mut Known) -> Ending {
         match &visit.entrance.kind {
             EntranceKind::Forward(target) => {
                 known.target = Some(target.clone());
-                match self.reach(target, visit.client, visit.entrance, |_| true).await {
-                    Ok(server) => self.join(stream, server, input.freeze(), visit.flow, known).await,
+                visit.session.asks(None, target);
+                match self.reach(target, visit.client.address, visit.entrance, |_| true).await {
+                    Ok(server) => self.join(stream, server, input.freeze(), visit.session, known).await,
                     Err(failure) => {
                         stream.abort();
                         Ending::NotReached(failure)
@@ -156,8 +178,8 @@ impl Inner {
                 self.negotiated(stream, input, negotiation, visit, known).await
             }
             EntranceKind::Convert(config) => {
-                let period = CookiePeriod::of(Duration::from_nanos(Self::now().as_nanos()), COOKIE_PERIOD);
-                let negotiation = convert::Server::new(config.clone(), visit.client.ip(), period);
+                let period = CookiePeriod::of(Duration::from_nanos(now().as_nanos()), COOKIE_PERIOD);
+                let negotiation = convert::Server::new(config.clone(), visit.client.address.ip(), period);
                 self.negotiated(stream, input, negotiation, visit, known).await
             }
             // Its requests are answered one by one.
@@ -184,18 +206,19 @@ impl Inner {
         known.user = request.user;
         known.target = Some(request.target.clone());
         let user = known.user.as_deref();
+        visit.session.asks(user, &request.target);
         if request.command == Command::Associate {
-            let allows = |target: &Target, address| self.allows(visit.client, user, target, address);
-            let udp = udp::Associating { connector: &self.connector, allows, flow: visit.flow };
+            let allows = |target: &Target, address| self.allows(&visit.client, user, target, address);
+            let udp = udp::Associating { connector: &self.connector, allows, flow: visit.session.flow() };
             let running = udp.run(stream, negotiation, &request.target);
             return self.unless_stopped(running).await.unwrap_or(Ending::Stopped);
         }
-        match self.connect(visit.client, user, &request.target, visit.entrance).await {
+        match self.connect(&visit.client, user, &request.target, visit.entrance).await {
             Ok(server) => {
                 let local = server.stream.local_addr().unwrap_or_else(|_| unspecified(server.address));
                 let answer = negotiation.handle_connected(local);
                 match stream.write_all(&answer).await {
-                    Ok(()) => self.join(stream, server, input.freeze(), visit.flow, known).await,
+                    Ok(()) => self.join(stream, server, input.freeze(), visit.session, known).await,
                     Err(error) => Ending::ClientBroke(error.to_string().into()),
                 }
             }

@@ -44,12 +44,21 @@ impl Flow {
         self.to_client.load(Ordering::Relaxed)
     }
 
+    /// Bytes are there, and a limit lets none pass.
+    pub(super) fn is_held_back(&self) {
+        self.touch();
+    }
+
     pub(super) fn moved(&self, way: Way, count: usize) {
         let counter = match way {
             Way::ToServer => &self.to_server,
             Way::ToClient => &self.to_client,
         };
         counter.fetch_add(count as u64, Ordering::Relaxed);
+        self.touch();
+    }
+
+    fn touch(&self) {
         let since = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.moved_last.store(since, Ordering::Relaxed);
     }

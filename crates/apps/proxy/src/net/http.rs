@@ -4,7 +4,6 @@ mod body;
 mod held;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,10 +23,12 @@ use tokio::time::timeout;
 use self::body::{Passing, RequestLog};
 use self::held::HeldStream;
 use super::connect::ServerSide;
-use super::flow::{Flow, Way};
+use super::flow::Way;
+use super::gate::{Gate, Gates};
 use super::session::Ending;
+use super::sessions::Session;
 use super::settings::Entrance;
-use super::within::{Inner, Known, Stop};
+use super::within::{Inner, Route, Stop, Visitor};
 use crate::failure::ConnectFailure;
 use crate::http as message;
 use crate::negotiation::Refusal;
@@ -44,15 +45,16 @@ type Answer = Response<Either<Full<Bytes>, Passing>>;
 struct Kept {
     target: Target,
     user: Option<Box<str>>,
+    route: Route,
     sender: SendRequest<Passing>,
 }
 
 /// One client's connection.
 struct Client {
     proxy: Arc<Inner>,
-    address: SocketAddr,
+    visitor: Visitor,
     entrance: Arc<Entrance>,
-    flow: Arc<Flow>,
+    session: Arc<Session>,
     /// Whether the end of the connection has to be a reset: an answer was cut off.
     resets: Arc<AtomicBool>,
     /// The server of the last request, for the next one. It is not shared with other clients: what a server takes for the next answer is always
@@ -67,17 +69,17 @@ pub(super) async fn serve(
     proxy: &Arc<Inner>,
     stream: Stream,
     early: Bytes,
-    address: SocketAddr,
+    visitor: Visitor,
     entrance: &Arc<Entrance>,
-    flow: Arc<Flow>,
+    session: Arc<Session>,
 ) {
     let resets = Arc::new(AtomicBool::new(false));
     let held = HeldStream::new(stream, early, resets.clone());
     let client = Arc::new(Client {
         proxy: proxy.clone(),
-        address,
+        visitor,
         entrance: entrance.clone(),
-        flow,
+        session,
         resets: resets.clone(),
         last: tokio::sync::Mutex::default(),
         joined: Mutex::default(),
@@ -122,7 +124,7 @@ pub(super) async fn serve(
 
 impl Client {
     async fn answer(&self, mut request: Request<Incoming>) -> Answer {
-        let log = Arc::new(RequestLog::new(&self.proxy, self.address, &self.flow));
+        let log = Arc::new(RequestLog::new(&self.proxy, &self.session));
         if let Err(error) = message::check_length(request.version(), request.headers()) {
             return refusal(error.status(), &error.to_string());
         }
@@ -140,6 +142,7 @@ impl Client {
             }
         };
         log.known(|known| known.user.clone_from(&user));
+        self.session.asks(user.as_deref(), &target);
         if *request.method() == Method::CONNECT {
             return match self.connect(user.as_deref(), &target).await {
                 Ok(server) => {
@@ -156,7 +159,7 @@ impl Client {
     }
 
     async fn connect(&self, user: Option<&str>, target: &Target) -> Result<ServerSide, ConnectFailure> {
-        self.proxy.connect(self.address, user, target, &self.entrance).await
+        self.proxy.connect(&self.visitor, user, target, &self.entrance).await
     }
 
     /// Who asks, where that has to be said (RFC 9110 §11.7.2, RFC 7617 §2).
@@ -189,7 +192,7 @@ impl Client {
         let body = Passing::new(body, Way::ToServer, log.clone(), None);
         let limit = self.proxy.settings().timeouts.answering;
         let sent = timeout(limit, self.send(Request::from_parts(parts, body), user, &target, &log)).await;
-        let answer = match sent {
+        let (answer, gate) = match sent {
             Ok(Ok(answer)) => answer,
             Ok(Err(failure)) => return not_reached(&target, failure, &log),
             Err(_) => return not_reached(&target, ConnectFailure::TimedOut, &log),
@@ -203,29 +206,30 @@ impl Client {
         message::add_via(parts.version, &mut parts.headers);
         parts.version = http::Version::HTTP_11;
         log.begins_answer();
-        Response::from_parts(
-            parts,
-            Either::Right(Passing::new(body, Way::ToClient, log, Some(self.resets.clone()))),
-        )
+        let mut body = Passing::new(body, Way::ToClient, log, Some(self.resets.clone()));
+        body.set_gate(gate);
+        Response::from_parts(parts, Either::Right(body))
     }
 
-    /// Over the connection of the last request, if that was to the same server and lives; else over a new one.
+    /// Over the connection of the last request, if that was to the same server and lives; else over a new one. What holds for the answer comes
+    /// with it.
     async fn send(
         &self,
         mut request: Request<Passing>,
         user: Option<&str>,
         target: &Target,
         log: &Arc<RequestLog>,
-    ) -> Result<Response<Incoming>, ConnectFailure> {
+    ) -> Result<(Response<Incoming>, Gate), ConnectFailure> {
         let mut last = self.last.lock().await;
         let kept = last.take().filter(|kept| kept.target == *target && kept.user.as_deref() == user);
-        if let Some(Kept { mut sender, .. }) = kept
+        if let Some(Kept { mut sender, route, .. }) = kept
             && sender.ready().await.is_ok()
         {
+            let gate = self.set_gates(&mut request, log, &route);
             match sender.try_send_request(request).await {
                 Ok(answer) => {
-                    *last = Some(Kept { target: target.clone(), user: user.map(Into::into), sender });
-                    return Ok(answer);
+                    *last = Some(Kept { target: target.clone(), user: user.map(Into::into), route, sender });
+                    return Ok((answer, gate));
                 }
                 // The server closed it before the request was there.
                 Err(mut error) => match error.take_message() {
@@ -236,13 +240,24 @@ impl Client {
         }
         let server = self.connect(user, target).await?;
         log.known(|known| known.server = Some(server.address));
+        self.session.reached(server.address);
+        let route = self.proxy.route(&server);
+        let gate = self.set_gates(&mut request, log, &route);
         let begun = hyper::client::conn::http1::handshake(TokioIo::new(server.stream)).await;
         let (mut sender, connection) = begun.map_err(|error| failure_of(&error))?;
         // It ends with the sender.
         tokio::spawn(connection);
         let answer = sender.send_request(request).await.map_err(|error| failure_of(&error))?;
-        *last = Some(Kept { target: target.clone(), user: user.map(Into::into), sender });
-        Ok(answer)
+        *last = Some(Kept { target: target.clone(), user: user.map(Into::into), route, sender });
+        Ok((answer, gate))
+    }
+
+    /// What limits have to say of a request, and of its answer.
+    fn set_gates(&self, request: &mut Request<Passing>, log: &RequestLog, route: &Route) -> Gate {
+        let known = log.known(|known| known.clone());
+        let Gates { to_server, to_client } = self.proxy.gates(self.visitor.address, &known, route);
+        request.body_mut().set_gate(to_server);
+        to_client
     }
 
     /// What follows a CONNECT.
@@ -250,10 +265,10 @@ impl Client {
         let Ok(upgraded) = upgrade.await else { return };
         let Ok(parts) = upgraded.downcast::<TokioIo<HeldStream>>() else { return };
         let Some(stream) = parts.io.into_inner().into_stream() else { return };
-        let mut known = Known { server: None, ..Known::default() };
-        let ending = self.proxy.join(stream, server, parts.read_buf, &self.flow, &mut known).await;
+        let mut known = log.known(|known| known.clone());
+        let ending = self.proxy.join(stream, server, parts.read_buf, &self.session, &mut known).await;
         log.known(|told| told.is_multipath = known.is_multipath);
-        log.took(&self.flow);
+        log.took(self.session.flow());
         log.ended(ending);
     }
 }

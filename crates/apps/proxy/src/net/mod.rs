@@ -2,13 +2,16 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is where the time comes from")]
 
+mod clock;
 mod connect;
 mod entrance;
 mod flow;
+mod gate;
 mod http;
 mod negotiate;
 mod pump;
 mod session;
+mod sessions;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -18,5 +21,6 @@ mod within;
 pub use connect::{Connector, ServerSide};
 pub use entrance::Proxy;
 pub use flow::Flow;
-pub use session::{Ending, SessionEnd, Sessions};
-pub use settings::{Entrance, EntranceKind, Settings, Timeouts};
+pub use session::{Ending, SessionEnd};
+pub use sessions::{SessionState, Sessions};
+pub use settings::{Entrance, EntranceKind, Settings, Surroundings, Timeouts};

@@ -1,13 +1,10 @@
-//! Who is connected through the proxy, and how it ended.
+//! How it ended, for each who was connected through the proxy.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use tokio::sync::Notify;
+use std::sync::Arc;
 
 use super::flow::Flow;
-use crate::access::{Admission, Overload};
+use crate::access::Overload;
 use crate::failure::ConnectFailure;
 use crate::negotiation::Refusal;
 use crate::proxy_protocol::ProxyHeaderError;
@@ -67,85 +64,4 @@ pub struct SessionEnd<'a> {
     pub flow: &'a Flow,
     /// How it ended.
     pub ending: &'a Ending,
-}
-
-/// Those that are there.
-#[derive(Clone, Debug, Default)]
-pub struct Sessions(Arc<Inner>);
-
-#[derive(Debug, Default)]
-struct Inner {
-    table: Mutex<Table>,
-    changed: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    next: u64,
-    flows: BTreeMap<u64, (SocketAddr, Arc<Flow>)>,
-}
-
-impl Sessions {
-    /// How many there are.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.lock().flows.len()
-    }
-
-    /// Who they are of, and what they move.
-    #[must_use]
-    pub fn flows(&self) -> Vec<(SocketAddr, Arc<Flow>)> {
-        self.lock().flows.values().cloned().collect()
-    }
-
-    /// Until there are none.
-    pub async fn drained(&self) {
-        loop {
-            let changed = self.0.changed.notified();
-            if self.count() == 0 {
-                return;
-            }
-            changed.await;
-        }
-    }
-
-    pub(super) fn enter(&self, client: SocketAddr, admission: Admission) -> Held {
-        let flow = Arc::new(Flow::new());
-        let mut table = self.lock();
-        let number = table.next;
-        table.next += 1;
-        table.flows.insert(number, (client, flow.clone()));
-        drop(table);
-        Held { sessions: self.clone(), number, flow, _admission: admission }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One of them, until it is dropped.
-#[derive(Debug)]
-pub(super) struct Held {
-    sessions: Sessions,
-    number: u64,
-    flow: Arc<Flow>,
-    _admission: Admission,
-}
-
-impl Held {
-    pub(super) fn flow(&self) -> &Flow {
-        &self.flow
-    }
-
-    pub(super) fn shared_flow(&self) -> Arc<Flow> {
-        self.flow.clone()
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.sessions.lock().flows.remove(&self.number);
-        self.sessions.0.changed.notify_waiters();
-    }
 }

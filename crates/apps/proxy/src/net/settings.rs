@@ -1,14 +1,16 @@
 //! What a proxy is told to do.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::access::{Allowance, ClientLimits, Network, Rules, Verdict};
 use crate::convert::ServerConfig;
 use crate::negotiation::Authority;
 use crate::proxy_protocol::ProxyProtocolVersion;
 use crate::target::Target;
+use crate::throttle::MinuteOfDay;
 
 /// How long each phase of a connection may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,31 @@ impl Default for Timeouts {
     }
 }
 
+/// What limits ask of the system.
+pub trait Surroundings: Send + Sync {
+    /// What the interface is called that has this address.
+    fn interface_of(&self, local: IpAddr) -> Option<Box<str>>;
+
+    /// The minute of the day, where the proxy is.
+    fn minute(&self) -> MinuteOfDay;
+}
+
+/// Where nothing more is known: no names of interfaces, and the hours are UTC.
+#[derive(Clone, Copy, Debug)]
+struct Nowhere;
+
+impl Surroundings for Nowhere {
+    fn interface_of(&self, _: IpAddr) -> Option<Box<str>> {
+        None
+    }
+
+    fn minute(&self) -> MinuteOfDay {
+        let minutes = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 60);
+        let of_day = (minutes % (24 * 60)) as u16;
+        MinuteOfDay::new(of_day / 60, of_day % 60).unwrap_or_default()
+    }
+}
+
 /// What may change while connections live. Each takes what there is when it comes.
 #[derive(Clone)]
 pub struct Settings {
@@ -45,6 +72,8 @@ pub struct Settings {
     pub users: Option<Arc<dyn Authority>>,
     /// How much clients may have.
     pub limits: ClientLimits,
+    /// What limits of rates ask.
+    pub surroundings: Arc<dyn Surroundings>,
 }
 
 impl Default for Settings {
@@ -56,6 +85,7 @@ impl Default for Settings {
             rules: Rules::new(Vec::new(), Verdict::Allow),
             users: None,
             limits: ClientLimits { each, all, clients: 65_536 },
+            surroundings: Arc::new(Nowhere),
         }
     }
 }

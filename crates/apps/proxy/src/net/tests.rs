@@ -1,5 +1,7 @@
 //! Clients, the proxy and servers on the loopback interface, by plain TCP.
 
+mod limits;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

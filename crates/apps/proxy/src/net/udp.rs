@@ -5,9 +5,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use bytes::Bytes;
 use polypath_stack::engine::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connect::Connector;
@@ -17,24 +19,26 @@ use super::session::Ending;
 use crate::failure::ConnectFailure;
 use crate::negotiation::Negotiation;
 use crate::socks::{DatagramHeader, Datagrams};
-use crate::target::Target;
+use crate::target::{Host, Target};
 
 /// The longest datagram there is.
 const LONGEST: usize = 65_535;
 /// How long datagrams wait for a name.
 const LOOKUP: Duration = Duration::from_secs(5);
+/// Datagrams of a client that wait for a name, at most. More are lost.
+const MOST_WAITING: usize = 16;
 /// Hosts that may answer a client: those that it wrote to last.
 const MOST_ASKED: usize = 256;
 
 /// What an association needs.
 pub(super) struct Associating<'a, A> {
     pub(super) connector: &'a Connector,
-    /// Whether a datagram for a target may go to that address of it.
+    /// Whether a datagram for a target may go to that address of it, or to none that is known yet.
     pub(super) allows: A,
     pub(super) flow: &'a Flow,
 }
 
-impl<A: Fn(&Target, IpAddr) -> bool> Associating<'_, A> {
+impl<A: Fn(&Target, Option<IpAddr>) -> bool> Associating<'_, A> {
     /// Until the client ends its connection, which is how it ends the association.
     pub(super) async fn run(
         &self,
@@ -55,8 +59,8 @@ impl<A: Fn(&Target, IpAddr) -> bool> Associating<'_, A> {
             return Ending::Unasked;
         }
         let port = Some(expected.port).filter(|port| *port != 0);
-        let (asked, datagrams) = (Asked::default(), Datagrams::default());
-        let mut association = Association { client, port, inner, outer, asked, datagrams };
+        let (asked, datagrams, waiting) = (Asked::default(), Datagrams::default(), JoinSet::new());
+        let mut association = Association { client, port, inner, outer, asked, datagrams, waiting };
         let mut rest = [0; 64];
         tokio::select! {
             ended = association.carry(self) => match ended {
@@ -109,10 +113,18 @@ struct Association {
     outer: UdpSocket,
     asked: Asked,
     datagrams: Datagrams,
+    /// For the addresses of their targets. Others do not wait behind them.
+    waiting: JoinSet<LookedUp>,
 }
 
+/// A datagram, and the addresses of its target.
+type LookedUp = (Target, Bytes, Vec<IpAddr>);
+
 impl Association {
-    async fn carry<A: Fn(&Target, IpAddr) -> bool>(&mut self, by: &Associating<'_, A>) -> io::Result<()> {
+    async fn carry<A: Fn(&Target, Option<IpAddr>) -> bool>(
+        &mut self,
+        by: &Associating<'_, A>,
+    ) -> io::Result<()> {
         let (mut from_client, mut from_server) =
             (vec![0; LONGEST], vec![0; LONGEST + DatagramHeader::LONGEST]);
         loop {
@@ -120,6 +132,10 @@ impl Association {
                 received = self.inner.recv_from(&mut from_client) => {
                     let (count, source) = received?;
                     self.handle_from_client(by, &from_client[..count], source).await;
+                }
+                Some(ended) = self.waiting.join_next() => {
+                    let Ok((target, payload, addresses)) = ended else { continue };
+                    self.send(by, &target, &payload, &addresses).await;
                 }
                 received = self.outer.recv_from(&mut from_server[DatagramHeader::LONGEST..]) => {
                     // A host that refuses a datagram is no end of the association.
@@ -130,7 +146,7 @@ impl Association {
         }
     }
 
-    async fn handle_from_client<A: Fn(&Target, IpAddr) -> bool>(
+    async fn handle_from_client<A: Fn(&Target, Option<IpAddr>) -> bool>(
         &mut self,
         by: &Associating<'_, A>,
         bytes: &[u8],
@@ -143,12 +159,37 @@ impl Association {
         }
         let Some(datagram) = self.datagrams.open(bytes) else { return };
         self.port = Some(source.port());
-        let allows = |address| (by.allows)(&datagram.target, address);
-        let found = by.connector.address_of(&datagram.target, allows);
-        let Ok(Some(address)) = timeout(LOOKUP, found).await else { return };
-        self.asked.add(address.ip());
-        if self.outer.send_to(datagram.payload, mapped(address, &self.outer)).await.is_ok() {
-            by.flow.moved(Way::ToServer, datagram.payload.len());
+        let target = datagram.target;
+        let name = match &target.host {
+            Host::Address(address) => {
+                return self.send(by, &target, datagram.payload, &[*address]).await;
+            }
+            Host::Name(name) => name.clone(),
+        };
+        if self.waiting.len() >= MOST_WAITING || !(by.allows)(&target, None) {
+            return;
+        }
+        let (connector, payload) = (by.connector.clone(), Bytes::copy_from_slice(datagram.payload));
+        self.waiting.spawn(async move {
+            let found = timeout(LOOKUP, connector.addresses_of(&name)).await;
+            (target, payload, found.unwrap_or_default())
+        });
+    }
+
+    /// To the first of these addresses to which it may go.
+    async fn send<A: Fn(&Target, Option<IpAddr>) -> bool>(
+        &mut self,
+        by: &Associating<'_, A>,
+        target: &Target,
+        payload: &[u8],
+        addresses: &[IpAddr],
+    ) {
+        let allowed = addresses.iter().copied().find(|address| (by.allows)(target, Some(*address)));
+        let Some(address) = allowed else { return };
+        self.asked.add(address);
+        let to = mapped(SocketAddr::new(address, target.port), &self.outer);
+        if self.outer.send_to(payload, to).await.is_ok() {
+            by.flow.moved(Way::ToServer, payload.len());
         }
     }
 

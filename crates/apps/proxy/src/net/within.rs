@@ -2,30 +2,33 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use polypath_mptcp::ConnectionOption;
 use polypath_stack::engine::Stream;
-use polypath_units::Instant;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 
 use super::connect::{Connector, ServerSide};
 use super::flow::Flow;
+use super::gate::{Gate, Gates};
 use super::pump::{Moved, pump};
-use super::session::{Ending, SessionEnd, Sessions};
+use super::session::{Ending, SessionEnd};
+use super::sessions::{Ends, Session, Sessions};
 use super::settings::{Entrance, Settings};
 use crate::access::{Client, Clients};
 use crate::failure::ConnectFailure;
 use crate::proxy_protocol::ProxyHeader;
 use crate::target::Target;
+use crate::throttle::{Direction, FlowKey, Throttle};
 
 /// The state of a proxy.
 pub(super) struct Inner {
     pub(super) connector: Connector,
     pub(super) settings: RwLock<Arc<Settings>>,
     pub(super) sessions: Sessions,
+    pub(super) throttle: Throttle,
     pub(super) clients: Clients,
     pub(super) log: Box<dyn Fn(&SessionEnd<'_>) + Send + Sync>,
     pub(super) stop: watch::Sender<Stop>,
@@ -50,8 +53,33 @@ impl fmt::Debug for Inner {
     }
 }
 
+/// Who a client is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Visitor {
+    /// Where it is, which a header of the PROXY protocol may have said.
+    pub(super) address: SocketAddr,
+    /// Where its connection comes from.
+    pub(super) peer: SocketAddr,
+}
+
+impl Visitor {
+    fn asking<'a>(&self, user: Option<&'a str>) -> Client<'a> {
+        // Who is elsewhere is not here because somebody says so, and who passes on others' connections from here is not they.
+        let is_on_this_host = [self.address, self.peer].iter().all(|at| at.ip().to_canonical().is_loopback());
+        Client { address: self.address.ip(), user, is_on_this_host }
+    }
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug)]
+pub(super) struct Route {
+    address: SocketAddr,
+    local: Option<IpAddr>,
+    interface: Option<Box<str>>,
+}
+
 /// What is known of a session by its end.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     pub(super) user: Option<Box<str>>,
     pub(super) target: Option<Target>,
@@ -81,12 +109,6 @@ impl Inner {
         }
     }
 
-    /// Since some moment.
-    pub(super) fn now() -> Instant {
-        static BEGUN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
-        Instant::from_nanos(u64::try_from(BEGUN.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-
     pub(super) fn tell_of_nobody(&self, entrance: &Entrance, client: SocketAddr, ending: &Ending) {
         self.tell(entrance.protocol(), client, &Known::default(), &Flow::new(), ending);
     }
@@ -111,30 +133,34 @@ impl Inner {
         });
     }
 
+    /// Whether the client may go there, which is asked before a name is looked up and then of each of its addresses.
     pub(super) fn allows(
         &self,
-        client: SocketAddr,
+        client: &Visitor,
         user: Option<&str>,
         target: &Target,
-        address: IpAddr,
+        address: Option<IpAddr>,
     ) -> bool {
-        let client = Client { address: client.ip(), user };
-        self.settings().rules.check_address(&client, target, address).is_ok()
+        let (client, settings) = (client.asking(user), self.settings());
+        match address {
+            Some(address) => settings.rules.check_address(&client, target, address).is_ok(),
+            None => settings.rules.check(&client, target).is_ok(),
+        }
     }
 
     /// Reaches a target, if the client may go there.
     pub(super) async fn connect(
         &self,
-        client: SocketAddr,
+        client: &Visitor,
         user: Option<&str>,
         target: &Target,
         entrance: &Entrance,
     ) -> Result<ServerSide, ConnectFailure> {
         let settings = self.settings();
-        let who = Client { address: client.ip(), user };
+        let who = client.asking(user);
         settings.rules.check(&who, target)?;
         let allows = |address| settings.rules.check_address(&who, target, address).is_ok();
-        self.reach(target, client, entrance, allows).await
+        self.reach(target, client.address, entrance, allows).await
     }
 
     /// Reaches a target, which is told who the client is, if it is to know.
@@ -157,20 +183,51 @@ impl Inner {
         Ok(server)
     }
 
+    /// How a server is reached. Over several paths it is none that a limit could name.
+    pub(super) fn route(&self, server: &ServerSide) -> Route {
+        let local = server.stream.local_addr().ok().filter(|_| !is_multipath(&server.stream));
+        let local = local.map(|local| local.ip().to_canonical());
+        let interface = local.and_then(|local| match &server.stream {
+            Stream::Stack(stream) => stream.stack().path_name(local).map(Into::into),
+            _ => self.settings().surroundings.interface_of(local),
+        });
+        Route { address: server.address, local, interface }
+    }
+
+    /// What limits have to say of a connection to a server.
+    pub(super) fn gates(&self, client: SocketAddr, known: &Known, route: &Route) -> Gates {
+        let key = |direction| FlowKey {
+            client: client.ip(),
+            user: known.user.clone(),
+            target: known.target.clone().unwrap_or_else(|| route.address.into()),
+            address: route.address.ip(),
+            interface: route.interface.clone(),
+            local: route.local,
+            direction,
+        };
+        let surroundings = &self.settings().surroundings;
+        let gate = |direction| Gate::new(self.throttle.open(key(direction)), surroundings.clone());
+        Gates { to_server: gate(Direction::Up), to_client: gate(Direction::Down) }
+    }
+
     /// Bytes pass through until both have ended.
     pub(super) async fn join(
         &self,
         client: Stream,
         server: ServerSide,
         early: Bytes,
-        flow: &Flow,
+        session: &Session,
         known: &mut Known,
     ) -> Ending {
         known.server = Some(server.address);
-        let server = server.stream;
-        let pumping = pump(&client, &server, early, flow, self.settings().timeouts.idle);
+        session.reached(server.address);
+        let gates = self.gates(session.client(), known, &self.route(&server));
+        let ends = session.show(Ends { client, server: server.stream });
+        let idle = self.settings().timeouts.idle;
+        let pumping = pump(&ends.client, &ends.server, early, session.flow(), gates, idle);
         let moved = self.unless_stopped(pumping).await;
-        known.is_multipath = Some((is_multipath(&client), is_multipath(&server)));
+        known.is_multipath = Some((is_multipath(&ends.client), is_multipath(&ends.server)));
+        let ends = session.take_back(ends);
         let ending = match moved {
             Some(Moved::Finished) => return Ending::Finished,
             Some(Moved::ClientBroke(error)) => Ending::ClientBroke(error.to_string().into()),
@@ -178,8 +235,10 @@ impl Inner {
             Some(Moved::Idle) => Ending::Idle,
             None => Ending::Stopped,
         };
-        client.abort();
-        server.abort();
+        if let Some(Ends { client, server }) = ends {
+            client.abort();
+            server.abort();
+        }
         ending
     }
 }
@@ -199,5 +258,23 @@ pub(super) fn is_multipath(stream: &Stream) -> bool {
     match stream {
         Stream::Kernel(stream) => polypath_stack::engine::is_multipath(stream.as_tokio()),
         stream => stream.info().is_ok_and(|info| info.is_multipath),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_here_because_somebody_says_so() {
+        for (address, peer, expected) in [
+            ("127.0.0.1:1", "127.0.0.1:1", true),
+            ("[::ffff:127.0.0.1]:1", "[::1]:1", true),
+            ("127.0.0.1:1", "192.0.2.1:1", false),
+            ("192.0.2.1:1", "127.0.0.1:1", false),
+        ] {
+            let visitor = Visitor { address: address.parse().unwrap(), peer: peer.parse().unwrap() };
+            assert_eq!(visitor.asking(None).is_on_this_host, expected, "{address} by {peer}");
+        }
     }
 }

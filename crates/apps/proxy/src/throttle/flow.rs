@@ -1,6 +1,7 @@
 //! Limits and flows together.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -38,6 +39,8 @@ pub struct LimitState {
 struct Entry {
     key: FlowKey,
     limits: Vec<Arc<str>>,
+    /// Whether there are any, for the flow itself, which looks without the table's lock.
+    is_limited: Arc<AtomicBool>,
     /// What was given last, and those that counted it.
     granted: u64,
     charged: Vec<Arc<str>>,
@@ -63,6 +66,7 @@ impl Table {
                 entry.limits.push(name.clone());
             }
         }
+        entry.is_limited.store(!entry.limits.is_empty(), Ordering::Relaxed);
     }
 
     /// Limits have changed: these are to ask again.
@@ -194,11 +198,18 @@ impl Throttle {
         let mut table = self.table();
         let id = FlowId(table.next);
         table.next += 1;
-        table
-            .flows
-            .insert(id, Entry { key, limits: Vec::new(), granted: 0, charged: Vec::new(), waker: None });
+        let is_limited = Arc::new(AtomicBool::new(false));
+        let entry = Entry {
+            key,
+            limits: Vec::new(),
+            is_limited: is_limited.clone(),
+            granted: 0,
+            charged: Vec::new(),
+            waker: None,
+        };
+        table.flows.insert(id, entry);
         table.sort_in(id);
-        Flow { throttle: self.clone(), id }
+        Flow { throttle: self.clone(), id, is_limited }
     }
 
     /// Whoever panicked with it left it whole enough: at worst some octets are not counted.
@@ -212,9 +223,16 @@ impl Throttle {
 pub struct Flow {
     throttle: Throttle,
     id: FlowId,
+    is_limited: Arc<AtomicBool>,
 }
 
 impl Flow {
+    /// Whether limits are of it. One that has none may move what it likes without asking: this takes no lock and no clock.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.is_limited.load(Ordering::Relaxed)
+    }
+
     /// How much of what is wanted may be moved now. While it may not, a change of limits wakes.
     #[must_use]
     pub fn poll_grant(&mut self, moment: Moment, wanted: u64, waker: &Waker) -> Grant {

@@ -172,6 +172,7 @@ impl Plan {
             rules: Rules::new(self.rules.clone(), self.default),
             users: self.users.clone().map(|users| users as _),
             limits: self.limits,
+            ..Settings::default()
         }
     }
 

@@ -1,16 +1,17 @@
 //! Bodies that pass through, and what is told of a request once they have.
 
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::super::flow::{Flow, Way};
+use super::super::gate::Gate;
 use super::super::session::Ending;
+use super::super::sessions::Session;
 use super::super::within::{Inner, Known};
 
 /// A body, and whose it is.
@@ -21,6 +22,9 @@ pub(super) struct Passing {
     /// Set if it is cut off.
     resets: Option<Arc<AtomicBool>>,
     is_whole: bool,
+    gate: Option<Gate>,
+    /// What was read and limits do not let pass yet; no more than hyper reads at once.
+    kept: Bytes,
 }
 
 impl Passing {
@@ -31,7 +35,23 @@ impl Passing {
         resets: Option<Arc<AtomicBool>>,
     ) -> Self {
         let is_whole = inner.is_end_stream();
-        Self { inner, way, log, resets, is_whole }
+        Self { inner, way, log, resets, is_whole, gate: None, kept: Bytes::new() }
+    }
+
+    /// It goes no faster than that.
+    pub(super) fn set_gate(&mut self, gate: Gate) {
+        self.gate = Some(gate);
+    }
+
+    /// As much of what is kept as may pass.
+    fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        let count = match &mut self.gate {
+            Some(gate) => ready!(gate.poll_pass(cx, self.kept.len())),
+            None => self.kept.len(),
+        };
+        let passing = self.kept.split_to(count.min(self.kept.len()));
+        self.log.moved(self.way, passing.len());
+        Poll::Ready(passing)
     }
 }
 
@@ -43,13 +63,17 @@ impl Body for Passing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(cx);
-        match &polled {
+        if !self.kept.is_empty() {
+            return self.poll_kept(cx).map(|passing| Some(Ok(Frame::data(passing))));
+        }
+        let mut polled = Pin::new(&mut self.inner).poll_frame(cx);
+        match &mut polled {
             Poll::Ready(Some(Ok(frame))) => {
-                if let Some(data) = frame.data_ref() {
-                    self.log.moved(self.way, data.len());
-                }
                 self.is_whole = self.inner.is_end_stream();
+                if let Some(data) = frame.data_mut().filter(|data| !data.is_empty()) {
+                    self.kept = std::mem::take(data);
+                    return self.poll_kept(cx).map(|passing| Some(Ok(Frame::data(passing))));
+                }
             }
             Poll::Ready(None) => self.is_whole = true,
             Poll::Ready(Some(Err(error))) => {
@@ -68,17 +92,23 @@ impl Body for Passing {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.kept.is_empty() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        let (hint, kept) = (self.inner.size_hint(), self.kept.len() as u64);
+        let mut with_kept = SizeHint::new();
+        with_kept.set_lower(hint.lower().saturating_add(kept));
+        if let Some(upper) = hint.upper() {
+            with_kept.set_upper(upper.saturating_add(kept));
+        }
+        with_kept
     }
 }
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        if self.way == Way::ToClient && self.is_whole {
+        if self.way == Way::ToClient && self.is_whole && self.kept.is_empty() {
             self.log.ended(Ending::Finished);
         }
     }
@@ -87,11 +117,10 @@ impl Drop for Passing {
 /// What is told of a request when nothing of it is left.
 pub(super) struct RequestLog {
     proxy: Arc<Inner>,
-    client: SocketAddr,
+    /// Of the connection.
+    session: Arc<Session>,
     /// Of this request alone.
     flow: Flow,
-    /// Of the connection.
-    whole: Arc<Flow>,
     state: Mutex<State>,
 }
 
@@ -103,13 +132,13 @@ struct State {
 }
 
 impl RequestLog {
-    pub(super) fn new(proxy: &Arc<Inner>, client: SocketAddr, whole: &Arc<Flow>) -> Self {
-        let (proxy, whole) = (proxy.clone(), whole.clone());
-        Self { proxy, client, flow: Flow::new(), whole, state: Mutex::default() }
+    pub(super) fn new(proxy: &Arc<Inner>, session: &Arc<Session>) -> Self {
+        let (proxy, session) = (proxy.clone(), session.clone());
+        Self { proxy, session, flow: Flow::new(), state: Mutex::default() }
     }
 
-    pub(super) fn known(&self, tell: impl FnOnce(&mut Known)) {
-        tell(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).known);
+    pub(super) fn known<T>(&self, tell: impl FnOnce(&mut Known) -> T) -> T {
+        tell(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).known)
     }
 
     pub(super) fn begins_answer(&self) {
@@ -132,7 +161,7 @@ impl RequestLog {
 
     fn moved(&self, way: Way, count: usize) {
         self.flow.moved(way, count);
-        self.whole.moved(way, count);
+        self.session.flow().moved(way, count);
     }
 }
 
@@ -146,6 +175,6 @@ impl Drop for RequestLog {
         };
         let ending = state.ending.take().unwrap_or(unsaid);
         let known = std::mem::take(&mut state.known);
-        self.proxy.tell("http", self.client, &known, &self.flow, &ending);
+        self.proxy.tell("http", self.session.client(), &known, &self.flow, &ending);
     }
 }

@@ -7,12 +7,11 @@ use bytes::Bytes;
 use polypath_stack::engine::KernelStream;
 use tokio::io::Interest;
 
-use super::super::flow::{Flow, Way};
-use super::pipe::Pipe;
-use super::{Broken, Carried};
+use super::pipe::{CAPACITY_BYTES, Pipe};
+use super::{Broken, Carried, Going};
 
 /// Where bytes are read to before they are written. One who fills it has many more.
-const BUFFER_BYTES: usize = 16 << 10;
+pub(super) const BUFFER_BYTES: usize = 16 << 10;
 
 thread_local! {
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER_BYTES].into());
@@ -29,19 +28,23 @@ enum Passed {
 }
 
 /// Until the end of `from`.
-pub(super) async fn carry(from: &KernelStream, to: &KernelStream, flow: &Flow, way: Way) -> Carried {
+pub(super) async fn carry(from: &KernelStream, to: &KernelStream, going: &mut Going<'_>) -> Carried {
     loop {
         from.as_tokio().readable().await.map_err(Broken::From)?;
-        match pass(from, to)? {
-            Passed::Nothing => {}
-            Passed::End => return Ok(()),
+        let granted = going.pass(BUFFER_BYTES).await;
+        match pass(from, to, granted)? {
+            Passed::Nothing => going.gate.give_back(granted),
+            Passed::End => {
+                going.gate.give_back(granted);
+                return Ok(());
+            }
             Passed::Some { count, left } => {
                 let is_filled = count == BUFFER_BYTES;
                 write_all(to, &left).await.map_err(Broken::To)?;
-                flow.moved(way, count);
+                going.moved(count, granted);
                 from.measure_if_due();
                 to.measure_if_due();
-                if is_filled && splice(from, to, flow, way).await? {
+                if is_filled && splice(from, to, going).await? {
                     return Ok(());
                 }
             }
@@ -49,10 +52,11 @@ pub(super) async fn carry(from: &KernelStream, to: &KernelStream, flow: &Flow, w
     }
 }
 
-/// Reads what is there and writes what there is room for.
-fn pass(from: &KernelStream, to: &KernelStream) -> Result<Passed, Broken> {
+/// Reads what is there, no more than so much, and writes what there is room for.
+fn pass(from: &KernelStream, to: &KernelStream, most: usize) -> Result<Passed, Broken> {
     BUFFER.with_borrow_mut(|buffer| {
-        let count = match from.as_tokio().try_read(buffer) {
+        let most = most.min(buffer.len());
+        let count = match from.as_tokio().try_read(&mut buffer[..most]) {
             Ok(0) => return Ok(Passed::End),
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Passed::Nothing),
@@ -67,19 +71,26 @@ fn pass(from: &KernelStream, to: &KernelStream) -> Result<Passed, Broken> {
     })
 }
 
-/// Moves bytes through a pipe until `from` has none for a moment; returns whether it has ended.
-async fn splice(from: &KernelStream, to: &KernelStream, flow: &Flow, way: Way) -> Result<bool, Broken> {
+/// Moves bytes through a pipe until `from` has none for a moment, or a limit lets none pass; returns whether it has ended.
+async fn splice(from: &KernelStream, to: &KernelStream, going: &mut Going<'_>) -> Result<bool, Broken> {
     // Without descriptors for it, bytes are read and written.
     let Ok(mut pipe) = Pipe::take() else { return Ok(false) };
     loop {
         let (source, sink) = (from.as_tokio(), to.as_tokio());
-        let filled = match source.try_io(Interest::READABLE, || pipe.fill(source)) {
+        // One that waits has no pipe.
+        let Some(granted) = going.gate.pass_now(CAPACITY_BYTES) else {
+            pipe.give_back();
+            return Ok(false);
+        };
+        let filled = match source.try_io(Interest::READABLE, || pipe.fill(source, granted)) {
             Ok(0) => {
+                going.gate.give_back(granted);
                 pipe.give_back();
                 return Ok(true);
             }
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                going.gate.give_back(granted);
                 pipe.give_back();
                 return Ok(false);
             }
@@ -89,7 +100,7 @@ async fn splice(from: &KernelStream, to: &KernelStream, flow: &Flow, way: Way) -
             let drained = sink.async_io(Interest::WRITABLE, || pipe.drain(sink)).await;
             drained.map_err(Broken::To)?;
         }
-        flow.moved(way, filled);
+        going.moved(filled, granted);
         from.measure_if_due();
         to.measure_if_due();
         // Others have a turn.
@@ -97,12 +108,18 @@ async fn splice(from: &KernelStream, to: &KernelStream, flow: &Flow, way: Way) -
     }
 }
 
-/// The next bytes; none at the end.
-pub(super) async fn read(from: &KernelStream) -> io::Result<Bytes> {
+/// Until there is something, or the end.
+pub(super) async fn readable(from: &KernelStream) -> io::Result<()> {
+    from.as_tokio().readable().await
+}
+
+/// The next bytes, no more than so many; none at the end.
+pub(super) async fn read(from: &KernelStream, most: usize) -> io::Result<Bytes> {
     loop {
         from.as_tokio().readable().await?;
         let read = BUFFER.with_borrow_mut(|buffer| {
-            let count = from.as_tokio().try_read(buffer)?;
+            let most = most.min(buffer.len());
+            let count = from.as_tokio().try_read(&mut buffer[..most])?;
             Ok(Bytes::copy_from_slice(&buffer[..count]))
         });
         match read {

@@ -16,6 +16,7 @@ use polypath_stack::engine::Stream;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::flow::{Flow, Way};
+use super::gate::{Gate, Gates};
 
 /// How long a client that still sends has to take what a server said that ended: closing with bytes unread would reset the connection, and the
 /// client would lose what is under way to it.
@@ -53,9 +54,10 @@ pub(super) async fn pump(
     server: &Stream,
     early: Bytes,
     flow: &Flow,
+    gates: Gates,
     idle: Option<Duration>,
 ) -> Moved {
-    let mut both = pin!(both(client, server, early, flow));
+    let mut both = pin!(both(client, server, early, flow, gates));
     let Some(limit) = idle else { return both.await };
     let mut until = Instant::now() + limit;
     loop {
@@ -73,9 +75,11 @@ pub(super) async fn pump(
     }
 }
 
-async fn both(client: &Stream, server: &Stream, early: Bytes, flow: &Flow) -> Moved {
-    let mut up = pin!(carry_all(client, server, early, flow, Way::ToServer));
-    let mut down = pin!(carry_all(server, client, Bytes::new(), flow, Way::ToClient));
+async fn both(client: &Stream, server: &Stream, early: Bytes, flow: &Flow, gates: Gates) -> Moved {
+    let Gates { to_server, to_client } = gates;
+    let mut up = pin!(carry_all(client, server, early, Going { flow, way: Way::ToServer, gate: to_server }));
+    let mut down =
+        pin!(carry_all(server, client, Bytes::new(), Going { flow, way: Way::ToClient, gate: to_client }));
     let up_ended = tokio::select! {
         biased;
         ended = &mut up => ended,
@@ -122,15 +126,35 @@ async fn linger(client: &Stream) -> Moved {
     Moved::Finished
 }
 
-async fn carry_all(from: &Stream, to: &Stream, early: Bytes, flow: &Flow, way: Way) -> Carried {
-    if !early.is_empty() {
-        let count = early.len();
-        write(to, early).await.map_err(Broken::To)?;
-        flow.moved(way, count);
+/// One way, and what is known of it and holds for it.
+struct Going<'a> {
+    flow: &'a Flow,
+    way: Way,
+    gate: Gate,
+}
+
+impl Going<'_> {
+    /// How many bytes may be moved, of as many as that, once any may.
+    async fn pass(&mut self, wanted: usize) -> usize {
+        self.gate.pass(wanted, self.flow).await
+    }
+
+    /// So many were moved, of those that might have been.
+    fn moved(&mut self, count: usize, granted: usize) {
+        self.flow.moved(self.way, count);
+        self.gate.give_back(granted.saturating_sub(count));
+    }
+}
+
+async fn carry_all(from: &Stream, to: &Stream, mut early: Bytes, mut going: Going<'_>) -> Carried {
+    while !early.is_empty() {
+        let count = going.pass(early.len()).await.min(early.len());
+        write(to, early.split_to(count)).await.map_err(Broken::To)?;
+        going.moved(count, count);
     }
     match (from, to) {
-        (Stream::Kernel(from), Stream::Kernel(to)) => kernel::carry(from, to, flow, way).await?,
-        _ => stack::carry(from, to, flow, way).await?,
+        (Stream::Kernel(from), Stream::Kernel(to)) => kernel::carry(from, to, &mut going).await?,
+        _ => stack::carry(from, to, &mut going).await?,
     }
     to.finish_writing().map_err(Broken::To)
 }
@@ -138,7 +162,7 @@ async fn carry_all(from: &Stream, to: &Stream, early: Bytes, flow: &Flow, way: W
 /// The next bytes; none at the end.
 async fn read(from: &Stream) -> io::Result<Bytes> {
     match from {
-        Stream::Kernel(from) => kernel::read(from).await,
+        Stream::Kernel(from) => kernel::read(from, kernel::BUFFER_BYTES).await,
         Stream::Stack(from) => from.read_payload().await.map(|payload| payload.to_vec().into()),
         _ => Err(io::ErrorKind::Unsupported.into()),
     }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
 /// What one holds, if the kernel allows it; else what it gives.
-const CAPACITY_BYTES: usize = 512 << 10;
+pub(super) const CAPACITY_BYTES: usize = 512 << 10;
 /// Pipes that wait to be used again. Descriptors are scarce.
 const MOST_KEPT: usize = 64;
 /// Pipes at once: what clients that read slowly can make us hold.
@@ -77,10 +77,10 @@ impl Pipe {
         self.held_bytes == 0
     }
 
-    /// Takes what a socket has; 0 at its end.
-    pub(super) fn fill(&mut self, from: impl AsFd) -> io::Result<usize> {
+    /// Takes what a socket has, no more than so much; 0 at its end.
+    pub(super) fn fill(&mut self, from: impl AsFd, most: usize) -> io::Result<usize> {
         let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
-        let count = splice(from, None, &self.ends.into, None, CAPACITY_BYTES, flags)?;
+        let count = splice(from, None, &self.ends.into, None, most, flags)?;
         self.held_bytes += count;
         Ok(count)
     }

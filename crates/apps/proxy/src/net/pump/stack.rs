@@ -6,33 +6,48 @@ use bytes::Bytes;
 use polypath_stack::engine::Stream;
 use polypath_stack::stack::StackStream;
 
-use super::super::flow::{Flow, Way};
-use super::{Broken, Carried, kernel};
+use super::{Broken, Carried, Going, kernel};
 
-pub(super) async fn carry(from: &Stream, to: &Stream, flow: &Flow, way: Way) -> Carried {
+/// What a limit is asked for at once.
+const AT_ONCE_BYTES: usize = 64 << 10;
+
+pub(super) async fn carry(from: &Stream, to: &Stream, going: &mut Going<'_>) -> Carried {
     loop {
-        let count = match from {
+        let (count, granted) = match from {
             Stream::Stack(from) => {
-                let payload = from.read_payload().await.map_err(Broken::From)?;
+                let mut payload = from.read_payload().await.map_err(Broken::From)?;
+                let mut granted = payload.len();
+                if !payload.is_empty() && going.gate.is_limited() {
+                    // Whatever has to wait does so in the stack.
+                    from.put_back(payload);
+                    granted = going.pass(AT_ONCE_BYTES).await;
+                    let mut rest = from.read_payload().await.map_err(Broken::From)?;
+                    payload = rest.split_to(granted);
+                    if !rest.is_empty() {
+                        from.put_back(rest);
+                    }
+                }
                 for slice in payload.slices() {
                     super::write(to, slice.clone()).await.map_err(Broken::To)?;
                 }
-                payload.len()
+                (payload.len(), granted)
             }
             _ => {
                 let Stream::Kernel(from) = from else {
                     return Err(Broken::From(io::ErrorKind::Unsupported.into()));
                 };
-                let bytes = kernel::read(from).await.map_err(Broken::From)?;
+                kernel::readable(from).await.map_err(Broken::From)?;
+                let granted = going.pass(kernel::BUFFER_BYTES).await;
+                let bytes = kernel::read(from, granted).await.map_err(Broken::From)?;
                 let count = bytes.len();
                 super::write(to, bytes).await.map_err(Broken::To)?;
-                count
+                (count, granted)
             }
         };
+        going.moved(count, granted);
         if count == 0 {
             return Ok(());
         }
-        flow.moved(way, count);
     }
 }
 

@@ -1,0 +1,189 @@
+//! Who is connected through the proxy now.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use polypath_stack::engine::{Stream, StreamInfo};
+use tokio::sync::Notify;
+
+use super::flow::Flow;
+use crate::access::Admission;
+use crate::target::Target;
+
+/// One that is there, as it is now.
+#[derive(Clone, Debug)]
+pub struct SessionState {
+    /// The name of its protocol.
+    pub protocol: &'static str,
+    /// The client.
+    pub client: SocketAddr,
+    /// Who asked, if that was said.
+    pub user: Option<Box<str>>,
+    /// What it asked for, if it did yet.
+    pub target: Option<Target>,
+    /// Where that is.
+    pub server: Option<SocketAddr>,
+    /// What it moves.
+    pub flow: Arc<Flow>,
+    /// The client's connection and the server's, where bytes just pass through.
+    pub connections: Option<(StreamInfo, StreamInfo)>,
+}
+
+/// Those that are there.
+#[derive(Clone, Debug, Default)]
+pub struct Sessions(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    table: Mutex<Table>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    present: BTreeMap<u64, Arc<Session>>,
+}
+
+impl Sessions {
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.lock().present.len()
+    }
+
+    /// Those that are there, in the order in which they came.
+    #[must_use]
+    pub fn states(&self) -> Vec<SessionState> {
+        // The kernel is asked of each without the table's lock.
+        let present: Vec<_> = self.lock().present.values().cloned().collect();
+        present.iter().map(|session| session.state()).collect()
+    }
+
+    /// Until there are none.
+    pub async fn drained(&self) {
+        loop {
+            let changed = self.0.changed.notified();
+            if self.count() == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    pub(super) fn enter(&self, protocol: &'static str, client: SocketAddr, admission: Admission) -> Held {
+        let (flow, told) = (Arc::new(Flow::new()), Mutex::default());
+        let session = Arc::new(Session { protocol, client, flow, told });
+        let mut table = self.lock();
+        let number = table.next;
+        table.next += 1;
+        table.present.insert(number, session.clone());
+        drop(table);
+        Held { sessions: self.clone(), number, session, _admission: admission }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One that is there, for those who serve it.
+#[derive(Debug)]
+pub(super) struct Session {
+    protocol: &'static str,
+    client: SocketAddr,
+    flow: Arc<Flow>,
+    told: Mutex<Told>,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    user: Option<Box<str>>,
+    target: Option<Target>,
+    server: Option<SocketAddr>,
+    ends: Option<Arc<Ends>>,
+}
+
+/// The two connections between which bytes pass.
+#[derive(Debug)]
+pub(super) struct Ends {
+    pub(super) client: Stream,
+    pub(super) server: Stream,
+}
+
+impl Session {
+    pub(super) fn client(&self) -> SocketAddr {
+        self.client
+    }
+
+    pub(super) fn flow(&self) -> &Arc<Flow> {
+        &self.flow
+    }
+
+    /// Who asks, and for what.
+    pub(super) fn asks(&self, user: Option<&str>, target: &Target) {
+        let mut told = self.told();
+        told.user = user.map(Into::into);
+        told.target = Some(target.clone());
+        told.server = None;
+    }
+
+    pub(super) fn reached(&self, server: SocketAddr) {
+        self.told().server = Some(server);
+    }
+
+    /// These can be looked at until they are taken back.
+    pub(super) fn show(&self, ends: Ends) -> Arc<Ends> {
+        let ends = Arc::new(ends);
+        self.told().ends = Some(ends.clone());
+        ends
+    }
+
+    /// For who has them alone again.
+    pub(super) fn take_back(&self, ends: Arc<Ends>) -> Option<Ends> {
+        // Who looks holds the lock.
+        self.told().ends = None;
+        Arc::into_inner(ends)
+    }
+
+    fn state(&self) -> SessionState {
+        let told = self.told();
+        let info = |stream: &Stream| stream.info().unwrap_or_default();
+        SessionState {
+            protocol: self.protocol,
+            client: self.client,
+            user: told.user.clone(),
+            target: told.target.clone(),
+            server: told.server,
+            flow: self.flow.clone(),
+            connections: told.ends.as_ref().map(|ends| (info(&ends.client), info(&ends.server))),
+        }
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    sessions: Sessions,
+    number: u64,
+    session: Arc<Session>,
+    _admission: Admission,
+}
+
+impl Held {
+    pub(super) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.sessions.lock().present.remove(&self.number);
+        self.sessions.0.changed.notify_waiters();
+    }
+}

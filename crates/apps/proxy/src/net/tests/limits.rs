@@ -1,0 +1,149 @@
+//! Limits hold back who is within, and let go.
+
+use polypath_units::{BitRate, Duration as Span};
+
+use super::*;
+use crate::throttle::{Budget, Direction, Limit};
+
+/// Of what goes to clients: so much, and then nothing.
+fn budget(octets: u64) -> Limit {
+    let mut limit = Limit::new("little");
+    limit.flows.direction = Some(Direction::Down);
+    limit.budget = Some(Budget { octets, period: Span::from_secs(86_400), then: BitRate::ZERO });
+    limit
+}
+
+/// Until a limit holds somebody back.
+async fn held_back(proxy: &Proxy) {
+    while proxy.limits().iter().all(|state| state.waiting == 0) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_spent_budget_stops_a_connection_until_it_is_gone() {
+    let server = server().await;
+    let fixture = Fixture::forward_to(&server).await;
+    fixture.proxy.set_limit(budget(1000));
+    let mut client = fixture.connect().await;
+    let (mut stream, _) = server.accept().await.unwrap();
+    let answered = pattern(5_000_000);
+    let answer = async {
+        stream.write_all(&answered).await.unwrap();
+        stream.shutdown().await.unwrap();
+    };
+    let hear = async {
+        held_back(&fixture.proxy).await;
+        let state = &fixture.proxy.limits()[0];
+        assert_eq!((state.used, state.flows, state.waiting), (1000, 1, 1));
+        let mut heard = vec![0; 1000];
+        client.read_exact(&mut heard).await.unwrap();
+        let session = &fixture.proxy.sessions().states()[0];
+        assert_eq!(session.flow.to_client_bytes(), 1000);
+        // The other way is free.
+        client.write_all(&[7; 2000]).await.unwrap();
+        client.shutdown().await.unwrap();
+        assert!(fixture.proxy.remove_limit("little") && !fixture.proxy.remove_limit("little"));
+        client.read_to_end(&mut heard).await.unwrap();
+        heard
+    };
+    let ((), heard) = tokio::join!(answer, hear);
+    assert!(heard == answered);
+    let mut heard = Vec::new();
+    stream.read_to_end(&mut heard).await.unwrap();
+    assert_eq!(heard.len(), 2000);
+    drop((client, stream));
+    assert_eq!(fixture.told().await, ["forward ended"]);
+}
+
+#[tokio::test]
+async fn a_limit_holds_for_a_connection_that_is_under_way() {
+    let server = server().await;
+    let fixture = Fixture::forward_to(&server).await;
+    let mut client = fixture.connect().await;
+    let (mut stream, _) = server.accept().await.unwrap();
+    let answered = pattern(30_000_000);
+    let answer = async {
+        stream.write_all(&answered).await.unwrap();
+        stream.shutdown().await.unwrap();
+    };
+    let hear = async {
+        // By now it goes through a pipe.
+        let mut heard = vec![0; 5_000_000];
+        client.read_exact(&mut heard).await.unwrap();
+        fixture.proxy.set_limit(budget(1));
+        let waiting = held_back(&fixture.proxy);
+        tokio::pin!(waiting);
+        loop {
+            tokio::select! {
+                () = &mut waiting => break,
+                read = client.read_buf(&mut heard) => assert!(read.unwrap() > 0),
+            }
+        }
+        assert!(fixture.proxy.sessions().states()[0].flow.to_client_bytes() < 30_000_000);
+        // Another one of the same name is fast enough.
+        let mut limit = budget(1);
+        (limit.budget, limit.rate) = (None, Some(BitRate::from_mbps(100_000)));
+        fixture.proxy.set_limit(limit);
+        client.read_to_end(&mut heard).await.unwrap();
+        heard
+    };
+    let ((), heard) = tokio::join!(answer, hear);
+    assert!(heard == answered);
+}
+
+#[tokio::test]
+async fn a_limit_is_of_those_that_it_names() {
+    let server = server().await;
+    let fixture = Fixture::forward_to(&server).await;
+    for name in ["client", "user", "path"] {
+        let mut limit = budget(1);
+        limit.name = name.into();
+        match name {
+            "client" => limit.flows.clients = vec!["192.0.2.0/24".parse().unwrap()],
+            "user" => limit.flows.users = vec!["ann".into()],
+            _ => limit.flows.paths = vec!["192.0.2.1".parse().unwrap()],
+        }
+        fixture.proxy.set_limit(limit);
+    }
+    let mut limit = budget(1);
+    limit.flows.paths = vec!["127.0.0.1".parse().unwrap()];
+    fixture.proxy.set_limit(limit);
+    let mut client = fixture.connect().await;
+    let (mut stream, _) = server.accept().await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
+    held_back(&fixture.proxy).await;
+    let flows: Vec<_> =
+        fixture.proxy.limits().iter().map(|state| (state.limit.name.to_string(), state.flows)).collect();
+    let expected = [("client", 0), ("little", 1), ("path", 0), ("user", 0)];
+    assert_eq!(flows, expected.map(|(name, flows)| (name.to_string(), flows)));
+    fixture.proxy.remove_limit("little");
+    client.read_exact(&mut [0; 5]).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_of_http_waits_and_arrives_whole() {
+    let server = server().await;
+    let at = server.local_addr().unwrap();
+    let fixture = Fixture::new(EntranceKind::Http).await;
+    fixture.proxy.set_limit(budget(3));
+    let mut client = fixture.connect().await;
+    client
+        .write_all(format!("GET http://{at}/ HTTP/1.1\r\nConnection: close\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
+    answer_with(&server, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", false).await;
+    held_back(&fixture.proxy).await;
+    let session = &fixture.proxy.sessions().states()[0];
+    assert_eq!((session.protocol, session.server), ("http", Some(at)));
+    assert_eq!(session.target.as_ref().unwrap().to_string(), at.to_string());
+    let mut heard = Vec::new();
+    while !heard.ends_with(b"\r\n\r\nhel") {
+        assert!(client.read_buf(&mut heard).await.unwrap() > 0);
+    }
+    fixture.proxy.remove_limit("little");
+    client.read_to_end(&mut heard).await.unwrap();
+    assert!(heard.ends_with(b"\r\n\r\nhello"));
+    drop(client);
+    assert_eq!(fixture.told().await, ["http ended"]);
+}
