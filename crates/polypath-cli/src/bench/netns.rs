@@ -107,6 +107,12 @@ impl Netns {
                 set.line.discipline
             )));
         }
+        if set.paths.iter().any(|path| path.change.is_some()) {
+            return Err(unfit("links in real time stay as they are; use the backend sim"));
+        }
+        if variant.mtu_bytes.is_some() {
+            return Err(unfit("links in real time have packets of 1500 bytes; use the backend sim"));
+        }
         if variant.carrier.is_some() {
             return Err(unfit(
                 "no aggregator carries the packets of this backend's hosts; use the backend sim",

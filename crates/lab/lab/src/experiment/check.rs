@@ -22,7 +22,7 @@ use polypath_tunnel::split::{Split, Splitters};
 use polypath_units::named::UnknownPolicy;
 
 use crate::run::{
-    Buffer, Flavour, InitialPath, Line, PathSet, PathSpec, UnknownFlavour, Variant, VariantKind,
+    Buffer, Flavour, InitialPath, Line, PathSet, PathSpec, RateChange, UnknownFlavour, Variant, VariantKind,
 };
 
 /// More sets than this are a slip of the pen.
@@ -57,6 +57,7 @@ pub(super) fn check(
     let line = line(source, &file.topology, policies)?;
     let parameters = Parameters::read(source, file.parameters.as_ref(), policies)?;
     let sets = sets(source, &file, paths, &line, &parameters)?;
+    changes(source, &file)?;
     let traffic = traffic(source, &file.traffic)?;
     let topology = match kind {
         TopologyWord::Parallel => Topology::Parallel,
@@ -161,6 +162,25 @@ fn datagrams(
         None => Ok(()),
         Some(index) => Err(source
             .wrong(format!("variants[{index}].single-path"), "datagrams take all paths; expected false")),
+    }
+}
+
+/// Which paths may become others.
+fn changes(source: Source<'_>, file: &File) -> Result<(), FileError> {
+    let changed = |(set, given): (usize, &super::file::SetFile)| {
+        let path = given.paths.iter().position(|path| path.change.is_some())?;
+        Some(format!("sets[{set}].paths[{path}].change"))
+    };
+    let Some(key) = file.sets.iter().enumerate().find_map(changed) else { return Ok(()) };
+    if file.topology.kind != TopologyWord::Parallel {
+        let message = "is of paths side by side; expected [[events]], or topology.kind = \"parallel\"";
+        return Err(source.wrong(key, message));
+    }
+    match file.traffic.kind {
+        TrafficWord::Bulk | TrafficWord::Transfer | TrafficWord::Blocks | TrafficWord::Requests => Ok(()),
+        TrafficWord::Download | TrafficWord::Stream | TrafficWord::Datagrams => {
+            Err(source.wrong(key, "is nothing of this traffic; expected bulk, transfer, blocks or requests"))
+        }
     }
 }
 
@@ -303,7 +323,7 @@ fn sets(
             rtt: path.rtt.0,
             queue: path.queue.0,
             loss: path.loss.map_or(0.0, |loss| loss.0),
-            change: None,
+            change: path.change.map(|change| RateChange { after: change.after.0, rate: change.rate.0 }),
         };
         let line = Line { jitters: jitter::of_set(source, index, given)?, ..line.clone() };
         let set = PathSet { paths: given.paths.iter().map(path).collect(), line };
@@ -398,6 +418,8 @@ fn variants(
             }
             variant.autotuning = file.defaults.autotuning.unwrap_or(variant.autotuning);
             variant.send_buffer_bytes = file.defaults.send_buffer.map(|size| size.0);
+            let mtu_bytes = file.defaults.mtu.map(mtu).transpose();
+            variant.mtu_bytes = mtu_bytes.map_err(|error| source.wrong("defaults.mtu", error))?;
             variants.push(variant);
         }
     }
@@ -453,6 +475,7 @@ fn variant(
     let buffer = policy.buffer.as_deref().map(buffer).transpose().map_err(|error| wrong("buffer", error))?;
     let initial = policy.initial_path.as_deref().map(|text| initial(text, paths)).transpose();
     let initial = initial.map_err(|error| wrong("initial-path", error))?;
+    let mtu_bytes = policy.mtu.map(mtu).transpose().map_err(|error| wrong("mtu", error.into()))?;
     Ok(Variant {
         name: name.to_string(),
         kind,
@@ -490,7 +513,14 @@ fn variant(
         },
         splitter: Split::default(),
         carrier: None,
+        mtu_bytes,
     })
+}
+
+/// Every host takes 576 bytes, and a path of the laboratory has packets of an Ethernet at most.
+fn mtu(size: Size) -> Result<u16, &'static str> {
+    let bytes = u16::try_from(size.0).ok().filter(|bytes| (576..=1500).contains(bytes));
+    bytes.ok_or("is no length of packets here; expected 576B to 1500B, headers included")
 }
 
 /// How large the requests of a download are.

@@ -273,6 +273,18 @@ pub(super) struct PathFile {
     /// How the delay of each packet varies, of datagrams: "uniform:15ms" is at most so much more or less, "normal:5ms" has this standard deviation.
     /// Packets overtake each other, as with netem. Default: not at all.
     pub(super) jitter: Option<String>,
+    /// It becomes another on the way, of paths side by side. Default: it stays.
+    pub(super) change: Option<ChangeFile>,
+}
+
+/// A path goes on at another rate; its queue keeps its length in bytes.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct ChangeFile {
+    /// Counted from the opening of the connection.
+    pub(super) after: Span,
+    /// The new rate.
+    pub(super) rate: Rate,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -469,6 +481,8 @@ pub(super) struct PolicyFile {
     /// How plain TCP finds and repairs losses: `stack`, `patient`, `newreno`, `sack`, `eifel`, `eifel-sack`, `linux-2.6.32`, `tuned`,
     /// `r30-tuned` or `r50-tuned`. Default `stack`.
     pub(super) flavour: Option<String>,
+    /// Longest packet that a host sends or takes, headers included, from 576 to 1500 bytes; plain TCP of the baseline, too. Default 1500 bytes.
+    pub(super) mtu: Option<Size>,
 }
 
 // Written out, since `flatten` and `deny_unknown_fields` do not go together.
@@ -510,6 +524,8 @@ pub(super) struct VariantFile {
     pub(super) aggregator: Option<String>,
     /// How plain TCP finds and repairs losses. Default: as `defaults` say.
     pub(super) flavour: Option<String>,
+    /// Longest packet that a host sends or takes. Default: as `defaults` say.
+    pub(super) mtu: Option<Size>,
     /// Plain TCP whose packets are split over all paths by this splitter: `send-vector`, `smooth-weighted-round-robin` or
     /// `round-robin`. Acknowledgments return over the initial path. Default: packets of a connection stay on their path.
     pub(super) split: Option<String>,
@@ -540,6 +556,7 @@ impl VariantFile {
             adaptation: or(&self.adaptation, &defaults.adaptation),
             aggregator: or(&self.aggregator, &defaults.aggregator),
             flavour: or(&self.flavour, &defaults.flavour),
+            mtu: self.mtu.or(defaults.mtu),
         }
     }
 }

@@ -497,6 +497,41 @@ fn datagrams_are_read_and_their_mistakes_named() {
 }
 
 #[test]
+fn paths_that_change_and_short_packets_are_read_and_their_mistakes_named() {
+    const CHANGE: &str = "{ rate = \"4mbit\", rtt = \"20ms\", queue = \"50ms\", change = { after = \"200ms\", rate = \"1mbit\" } }";
+    let text = format!(
+        "name = \"x\"\ntitle = \"X\"\nmetrics = [\"completion-time\"]\n[topology]\npaths = 1\n[[sets]]\nname = \"one\"\n\
+         paths = [{CHANGE}]\n[traffic]\nkind = \"requests\"\nrequest = \"100B\"\nresponse = \"500KB\"\ncount = 1\n\
+         [baseline]\ncongestion = \"cubic\"\n[[variants]]\nname = \"short\"\nmtu = \"1000B\"\n"
+    );
+    let parse = |text: &str| Experiment::parse("x.toml", text, Form::Full, &Policies::default());
+    let experiment = parse(&text).unwrap();
+    assert!(experiment.sets[0].words().ends_with("queue 50 ms, after 0.2 s 1.00 Mbit/s"));
+    assert_eq!((experiment.variants[0].mtu_bytes, experiment.variants[1].mtu_bytes), (Some(1000), None));
+    // 95 kB in time, the other 405 kB at 1 Mbit/s; shorter packets have a larger share of headers.
+    let times = [0, 1].map(|index| experiment.job(index).run().completion_s.unwrap());
+    assert!((3.2..3.8).contains(&times[1]) && times[0] > times[1], "{times:?}");
+    for (old, new, message) in [
+        (
+            "paths = 1",
+            "paths = 1\nkind = \"shared\"",
+            "x.toml:9: sets[0].paths[0].change: is of paths side by side",
+        ),
+        (
+            "\"requests\"\nrequest = \"100B\"\nresponse = \"500KB\"\ncount = 1\n",
+            "\"download\"\nbytes = \"500KB\"\n",
+            "x.toml:8: sets[0].paths[0].change: is nothing of this traffic",
+        ),
+        ("\"1000B\"", "\"9KB\"", "x.toml:18: variants[0].mtu: is no length of packets here; expected 576B"),
+        ("[topology]\n", "[defaults]\nmtu = \"80B\"\n[topology]\n", "x.toml:5: defaults.mtu: is no length"),
+    ] {
+        assert!(text.contains(old), "{old}");
+        let found = parse(&text.replacen(old, new, 1)).unwrap_err().to_string();
+        assert!(found.starts_with(message), "{found}\n  expected {message}");
+    }
+}
+
+#[test]
 fn middleboxes_stand_on_every_path() {
     let with = |middlebox: &str| {
         let topology = format!("[topology]\nmiddleboxes = [{middlebox}]\n\n[factors]");

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use polypath_units::Duration;
 
 use super::{NamedSet, Pace, Traffic};
-use crate::run::{DatagramTraffic, Player, StreamTraffic};
+use crate::run::{DatagramTraffic, Player, RateChange, StreamTraffic};
 
 impl NamedSet {
     /// `10 Mbit/s, 20 ms, queue 50 ms, loss 1 %`, path by path.
@@ -20,6 +20,9 @@ impl NamedSet {
             let _ = write!(text, "{separator}{rate:.2} Mbit/s, {rtt_ms:.0} ms, queue {queue_ms:.0} ms");
             if path.loss > 0.0 {
                 let _ = write!(text, ", loss {:.2} %", path.loss * 100.0);
+            }
+            if let Some(RateChange { after, rate }) = path.change {
+                let _ = write!(text, ", after {} s {:.2} Mbit/s", after.as_secs_f64(), rate.as_mbps_f64());
             }
         }
         for level in &self.levels {

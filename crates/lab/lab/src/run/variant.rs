@@ -54,6 +54,8 @@ pub struct Variant {
     pub splitter: Split,
     /// What carries the packets of a plain TCP, if anything does: over all paths if they are split, or over the initial one alone.
     pub carrier: Option<Aggregation>,
+    /// Longest packet that its hosts send or take; an Ethernet's if none.
+    pub mtu_bytes: Option<u16>,
 }
 
 /// How many paths a variant uses.
@@ -122,6 +124,7 @@ impl Variant {
             flavour: Flavour::default(),
             splitter: Split::default(),
             carrier: None,
+            mtu_bytes: None,
         }
     }
 
@@ -208,8 +211,9 @@ impl Variant {
         // Queues see segments as they see those of a real host behind its segmentation offload: one at a time.
         tcp.max_aggregate_bytes = 0;
         self.flavour.apply(&mut tcp);
+        tcp.mtu_bytes = self.mtu_bytes.unwrap_or(tcp.mtu_bytes);
         if self.carrier.is_some() {
-            tcp.mtu_bytes = CARRIED_MTU_BYTES;
+            tcp.mtu_bytes = tcp.mtu_bytes.min(CARRIED_MTU_BYTES);
         }
         let buffer_bytes = match self.buffer {
             Buffer::Recommended => Some(set.recommended_buffer_bytes().max(LEAST_BUFFER_BYTES)),
