@@ -315,9 +315,12 @@ fn value(
         | MetricKind::ReorderEntropy
         | MetricKind::ReorderBufferP50
         | MetricKind::ReorderBufferP95
-        | MetricKind::ReorderBufferP99
-        | MetricKind::AdaptationTime => {
+        | MetricKind::ReorderBufferP99 => {
             outcome.datagrams.map_or(f64::NAN, |datagrams| datagram_value(metric.kind, &datagrams))
+        }
+        MetricKind::AdaptationTime => {
+            let of_datagrams = outcome.datagrams.and_then(|datagrams| datagrams.adaptation_s);
+            outcome.adaptation_s.or(of_datagrams).unwrap_or(f64::NAN)
         }
         MetricKind::SlowStart => milliseconds(outcome.slow_start_s),
         MetricKind::SlowStartLag => {
@@ -342,8 +345,7 @@ fn datagram_value(kind: MetricKind, datagrams: &DatagramOutcome) -> f64 {
         MetricKind::ReorderEntropy => datagrams.entropy,
         MetricKind::ReorderBufferP50 => datagrams.buffer_p50 as f64,
         MetricKind::ReorderBufferP95 => datagrams.buffer_p95 as f64,
-        MetricKind::ReorderBufferP99 => datagrams.buffer_p99 as f64,
-        _ => datagrams.adaptation_s.unwrap_or(f64::NAN),
+        _ => datagrams.buffer_p99 as f64,
     }
 }
 

@@ -570,6 +570,30 @@ fn references(
     Ok(references)
 }
 
+/// Paths change, and something follows.
+fn adaptation(
+    source: Source<'_>,
+    key: String,
+    traffic: &Traffic,
+    topology: &Topology,
+) -> Result<(), FileError> {
+    match (traffic, topology) {
+        (Traffic::Datagrams(traffic), _) if traffic.redrawn.is_some() => Ok(()),
+        (Traffic::Datagrams(_), _) => {
+            Err(source.wrong(key, "paths stay as they are; expected traffic.redrawn = \"30s\""))
+        }
+        (_, Topology::Shared(timeline)) if timeline.flows.len() > 1 => {
+            Err(source.wrong(key, "others share the paths; expected a single one of [[flows]]"))
+        }
+        (_, Topology::Shared(timeline)) if timeline.capacity_changes().next().is_some() => Ok(()),
+        _ => {
+            let message =
+                "paths stay as they are; expected [[events]] with rates of a shared topology, or datagrams";
+            Err(source.wrong(key, message))
+        }
+    }
+}
+
 fn metrics(
     source: Source<'_>,
     file: &File,
@@ -616,10 +640,8 @@ fn metrics(
                 format!("\"{name}\" looks at datagrams; expected traffic.kind = \"datagrams\""),
             ));
         }
-        if name == "adaptation-time"
-            && !matches!(traffic, Traffic::Datagrams(traffic) if traffic.redrawn.is_some())
-        {
-            return Err(source.wrong(key, "paths stay as they are; expected traffic.redrawn = \"30s\""));
+        if name == "adaptation-time" {
+            adaptation(source, key.clone(), traffic, topology)?;
         }
         if name == "smooth" && !matches!(traffic, Traffic::Download { player: Some(_), .. }) {
             return Err(source.wrong(

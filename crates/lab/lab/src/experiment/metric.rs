@@ -349,7 +349,7 @@ impl Metric {
         },
         Self {
             name: "adaptation-time",
-            title: "Longest time from a change of the paths until the whole stream arrives again",
+            title: "Longest time from a change of the paths until all that they carry arrives again",
             unit: "s",
             better: Better::Less,
             absolute: true,
@@ -424,7 +424,6 @@ impl Metric {
                 | MetricKind::ReorderBufferP50
                 | MetricKind::ReorderBufferP95
                 | MetricKind::ReorderBufferP99
-                | MetricKind::AdaptationTime
         )
     }
 

@@ -524,11 +524,31 @@ fn paths_that_change_and_short_packets_are_read_and_their_mistakes_named() {
         ),
         ("\"1000B\"", "\"9KB\"", "x.toml:18: variants[0].mtu: is no length of packets here; expected 576B"),
         ("[topology]\n", "[defaults]\nmtu = \"80B\"\n[topology]\n", "x.toml:5: defaults.mtu: is no length"),
+        (
+            "completion-time",
+            "adaptation-time",
+            "x.toml:3: metrics[0]: paths stay as they are; expected [[events]]",
+        ),
     ] {
         assert!(text.contains(old), "{old}");
         let found = parse(&text.replacen(old, new, 1)).unwrap_err().to_string();
         assert!(found.starts_with(message), "{found}\n  expected {message}");
     }
+}
+
+#[test]
+fn the_time_to_adapt_is_that_of_one_connection_over_paths_that_change() {
+    let two = SHARED.replacen("\"goodput\"", "\"adaptation-time\"", 1);
+    let parse = |text: &str| Experiment::parse("shared.toml", text, Form::Full, &Policies::default());
+    let found = parse(&two).unwrap_err().to_string();
+    assert!(found.contains("metrics[0]: others share the paths"), "{found}");
+    let udp =
+        "[[flows]]\nname = \"UDP\"\npaths = [1]\nudp = { on = \"500ms\", off = \"2s\" }\nrate = \"2mbit\"\n";
+    assert!(two.contains(udp));
+    let found = parse(&two.replacen(udp, "", 1)).unwrap_err().to_string();
+    assert!(found.contains("metrics[0]: paths stay as they are"), "{found}");
+    let event = "[[events]]\nat = \"5s\"\npath = 1\nrate = \"1mbit\"\n";
+    assert!(parse(&two.replacen(udp, event, 1)).is_ok());
 }
 
 #[test]

@@ -178,6 +178,7 @@ fn add(table: &mut Table, experiment: &Experiment, build: &str, key: RunKey, out
     table.number("goodput_bps", Some(outcome.goodput_bps));
     table.number("completion_s", outcome.completion_s);
     table.number("fairness", outcome.fairness);
+    table.number("adaptation_s", outcome.adaptation_s);
     table.number("receive_buffer_bytes", outcome.receive_buffer_bytes.map(|bytes| bytes as f64));
     table.number("slow_start_s", outcome.slow_start_s);
     let playback = |value: fn(&PlaybackOutcome) -> f64| outcome.playback.as_ref().map(value);
@@ -357,6 +358,7 @@ fn outcome(whole: Whole<'_>, number: Number<'_>) -> Result<Outcome, ParquetError
         paths,
         flows_bps,
         fairness: number("fairness"),
+        adaptation_s: number("adaptation_s"),
         receive_buffer_bytes: number("receive_buffer_bytes").map(|bytes| bytes as u64),
         slow_start_s: number("slow_start_s"),
         playback: number("playback_bps").map(|rate_bps| PlaybackOutcome {

@@ -25,6 +25,10 @@ pub struct Outcome {
     /// Goodput of the variant's connections over that of plain TCP beside them, where there are both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
+    /// The longest time from a change of the paths until a connection has again what they carry, in seconds, if there is one connection
+    /// and they change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptation_s: Option<f64>,
     /// Rates over time, where the experiment has a timeline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,

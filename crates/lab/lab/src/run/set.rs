@@ -150,6 +150,7 @@ fn run(
         paths: net.links.iter().map(|link| PathOutcome::of(&network, *link)).collect(),
         flows_bps: Vec::new(),
         fairness: None,
+        adaptation_s: None,
         receive_buffer_bytes: observer.as_ref().map(Observer::receive_buffer_bytes),
         slow_start_s: observer.as_ref().and_then(Observer::slow_start_s),
         series: observer.map(Observer::into_series).unwrap_or_default(),

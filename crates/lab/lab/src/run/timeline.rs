@@ -1,5 +1,6 @@
 //! Several connections over shared paths, with a beginning each, and paths that change.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::Endpoint;
 
 use super::outcome::{Outcome, PathOutcome};
-use super::path_set::PathSet;
+use super::path_set::{PathSet, PathSpec};
 use super::series::{Quantity, Series};
 use super::variant::Variant;
 use super::watch::{self, MaybeWatched};
@@ -71,6 +72,26 @@ pub struct PathEvent {
 }
 
 impl Timeline {
+    /// When paths begin to carry another amount.
+    pub(crate) fn capacity_changes(&self) -> impl Iterator<Item = Duration> {
+        let changes = self.events.iter().filter(|event| event.down.is_some() || event.rate.is_some());
+        changes.map(|event| event.at).collect::<BTreeSet<_>>().into_iter()
+    }
+
+    /// The most goodput that a connection over these paths of the set can have at a time, in bits per second.
+    fn capacity_bps(&self, set: &PathSet, paths: &[usize], at: Duration) -> f64 {
+        let of_path = |(number, path): (usize, &PathSpec)| {
+            let events = || self.events.iter().filter(|event| event.path == number && event.at <= at);
+            let rate = events().filter_map(|event| event.rate.map(|rate| (event.at, rate)));
+            let rate = rate.max_by_key(|(at, _)| *at).map_or(path.rate, |(_, rate)| rate);
+            let down = events().filter_map(|event| event.down.map(|down| (event.at, down)));
+            let is_down = down.max_by_key(|(at, _)| *at).is_some_and(|(_, down)| down);
+            if is_down { 0.0 } else { PathSpec { rate, ..*path }.capacity_bps() }
+        };
+        let used = set.paths.iter().enumerate().filter(|(number, _)| paths.contains(number));
+        used.map(of_path).sum()
+    }
+
     /// The interfaces that an event is about, and the hosts that have them.
     fn interfaces(&self, event: PathEvent, hosts: &[Hosts]) -> Vec<(NodeId, LocalEndpoint)> {
         let connections = self.flows.iter().zip(hosts).filter(|(flow, _)| flow.datagrams.is_none());
@@ -164,7 +185,7 @@ pub(crate) fn run_timeline(
     }
     watch::run_until(&mut network, Instant::ZERO + timeline.duration, &mut watch);
     watch::finish(&mut network, seed, &mut watch);
-    outcome(&network, timeline, &ends, &bottlenecks, recorder.series)
+    outcome(&network, (set, timeline), &ends, &bottlenecks, recorder.series)
 }
 
 /// Blocks that make a rate: small enough to be even, large enough to fill packets.
@@ -330,7 +351,7 @@ impl Recorder {
 
 fn outcome(
     network: &Network,
-    timeline: &Timeline,
+    (set, timeline): (&PathSet, &Timeline),
     ends: &[FlowEnds],
     bottlenecks: &[LinkId],
     series: Vec<Series>,
@@ -353,6 +374,7 @@ fn outcome(
         flows_bps: flows_bps.collect(),
         paths: bottlenecks.iter().map(|link| PathOutcome::of(network, *link)).collect(),
         fairness: fairness(timeline, &series),
+        adaptation_s: adaptation_s(set, timeline, &series),
         series,
         events: network.events(),
         ..Outcome::default()
@@ -380,6 +402,31 @@ fn fairness(timeline: &Timeline, series: &[Series]) -> Option<f64> {
     };
     let (own, others) = (mean(false)?, mean(true)?);
     (others > 0.0).then(|| own / others)
+}
+
+/// This share of what the paths carry is all of it: headers of Multipath TCP are not counted, and windows swing.
+const WHOLE: f64 = 0.9;
+/// What waited behind a gap comes at once, so that one interval tells little.
+const WHOLE_INTERVALS: usize = 2;
+
+/// The longest time from a change of the paths until a connection has what they then carry, or as much as it sends, for a whole
+/// second. Infinite if that is not before the next change. None if others share the paths, or these stay as they are.
+fn adaptation_s(set: &PathSet, timeline: &Timeline, series: &[Series]) -> Option<f64> {
+    let [flow] = timeline.flows.as_slice() else { return None };
+    let rates = &series.iter().find(|series| series.path.is_none() && flow.is_compared())?.values;
+    let place = |at: Duration| (at.as_nanos() / Series::INTERVAL.as_nanos()) as usize;
+    let changes: Vec<Duration> = timeline.capacity_changes().collect();
+    let ends = changes.iter().skip(1).copied().chain([timeline.duration]);
+    let times = changes.iter().zip(ends).map(|(at, end)| {
+        let carried_bps = timeline.capacity_bps(set, &flow.paths, *at);
+        let wanted_bps = flow.rate.map_or(carried_bps, |rate| carried_bps.min(rate.as_bps() as f64)) * WHOLE;
+        // A change in the middle of an interval counts from its begin.
+        let span = place(*at).min(rates.len())..place(end).min(rates.len());
+        let is_whole = |rates: &[f64]| rates.iter().sum::<f64>() >= wanted_bps * WHOLE_INTERVALS as f64;
+        let intervals = rates[span].windows(WHOLE_INTERVALS).position(is_whole);
+        intervals.map_or(f64::INFINITY, |count| (Series::INTERVAL * count as u64).as_secs_f64())
+    });
+    times.max_by(f64::total_cmp)
 }
 
 #[cfg(test)]
@@ -435,6 +482,71 @@ mod tests {
         assert!((3.0..4.0).contains(&alone), "{alone}");
         assert!(mean_mbps(&outcome, 0, Some(1), 16, 17) < 0.01);
         assert!(mean_mbps(&outcome, 0, Some(1), 50, 60) > 2.0, "{outcome:?}");
+    }
+
+    #[test]
+    fn the_longest_time_until_a_connection_has_what_paths_carry_is_found() {
+        let event = |at_s, down| second_path(at_s, down, false);
+        let limited = |at_s, mbps| {
+            let at = Duration::from_secs(at_s);
+            PathEvent {
+                at,
+                path: 0,
+                down: None,
+                interface: false,
+                rate: Some(BitRate::from_mbps(mbps)),
+                loss: None,
+            }
+        };
+        let timeline = Timeline {
+            flows: vec![flow("MPTCP", &[0, 1], None, 0)],
+            events: vec![event(1, true), event(3, false), limited(6, 2), limited(6, 4)],
+            duration: Duration::from_secs(8),
+        };
+        let set = paths(&[10, 20]);
+        let capacity = |at_s: u64| {
+            let bps = timeline.capacity_bps(&set, &[0, 1], Duration::from_secs(at_s));
+            (bps / 1e6 * 1500.0 / 1448.0).round() as u64
+        };
+        // Of two events at a time, the later one holds.
+        assert_eq!([0, 1, 2, 3, 6].map(capacity), [30, 10, 10, 30, 24]);
+        let found = |mbps: [f64; 16]| {
+            let values = mbps.map(|mbps| mbps * 1e6).to_vec();
+            let series = Series { flow: 0, path: None, quantity: Quantity::Rate, values };
+            adaptation_s(&set, &timeline, &[series]).unwrap()
+        };
+        let quick = [0., 0., 9., 9., 9., 9., 28., 28., 28., 28., 28., 28., 24., 24., 24., 24.];
+        assert_eq!(found(quick), 0.0);
+        // Half a second at which all comes that waited is none of them.
+        let slow = [0., 0., 0., 9., 9., 9., 50., 1., 5., 5., 28., 28., 24., 24., 24., 24.];
+        assert_eq!(found(slow), 2.0);
+        let never = [0., 0., 0., 9., 9., 9., 28., 28., 28., 28., 28., 28., 1., 1., 1., 1.];
+        assert_eq!(found(never), f64::INFINITY);
+        let others = Timeline { flows: vec![flow("a", &[0], None, 0), flow("b", &[0], None, 0)], ..timeline };
+        assert_eq!(adaptation_s(&set, &others, &[]), None);
+    }
+
+    #[test]
+    fn a_path_that_is_limited_and_freed_is_left_and_used_again_within_two_seconds() {
+        let limit = |at_s, mbps| {
+            let at = Duration::from_secs(at_s);
+            PathEvent {
+                at,
+                path: 0,
+                down: None,
+                interface: false,
+                rate: Some(BitRate::from_mbps(mbps)),
+                loss: None,
+            }
+        };
+        let timeline = Timeline {
+            flows: vec![flow("MPTCP", &[0, 1], None, 0)],
+            events: vec![limit(5, 1), limit(10, 10)],
+            duration: Duration::from_secs(15),
+        };
+        let variant = Variant::multipath("both", Policy::default(), polypath_congestion::CUBIC);
+        let outcome = run_timeline(&paths(&[10, 5]), &variant, &timeline, 1, None);
+        assert!(outcome.adaptation_s.is_some_and(|time_s| time_s <= 2.0), "{:?}", outcome.adaptation_s);
     }
 
     #[test]
