@@ -106,16 +106,24 @@ fn tunnel_tells_all_of_the_relay_and_who_is_missing() {
     is_positive(&rows[0]["failover"], "gap_ms");
 }
 
-/// Without any proxy: clients, server and what they say.
+/// Our own proxy at one service, and none.
 #[test]
-fn proxy_tells_what_there_is_without_one_and_who_is_missing() {
+fn proxy_tells_what_there_is_with_ours_and_without_and_who_is_missing() {
     if !is_root_or_skip("proxy") {
         return;
     }
+    // No program is found but this one.
+    let place = tempfile::tempdir().expect("a folder");
+    let ip = ["/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip"];
+    let Some(ip) = ip.into_iter().find(|ip| std::path::Path::new(ip).exists()) else {
+        eprintln!("SKIPPED proxy: it needs ip");
+        return;
+    };
+    std::os::unix::fs::symlink(ip, place.path().join("ip")).expect("a link");
     let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
     command.args(["bench", "proxy", "--rounds", "2", "--seconds", "0.05", "--json"]);
-    // No program is found.
-    command.args(["--systems", "direct,squid"]).env("PATH", "");
+    command.args(["--systems", "direct,polypath-tcp,squid", "--services", "connect"]);
+    command.env("PATH", place.path());
     let output = command.output().expect("the command runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
@@ -123,7 +131,14 @@ fn proxy_tells_what_there_is_without_one_and_who_is_missing() {
     let result: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(result["skipped"]["squid"].is_string());
     assert_eq!((&result["rounds"], &result["exchanges"]), (&2.into(), &50.into()));
-    assert!(list(&result, "rows").is_empty() && list(&result, "failures").is_empty(), "{result}");
+    assert!(list(&result, "failures").is_empty(), "{result}");
+    let rows = list(&result, "rows");
+    assert_eq!(rows.len(), 13, "{result}");
+    for row in rows {
+        assert_eq!((&row["service"], &row["system"]), (&"connect".into(), &"polypath-tcp".into()));
+        assert!(row["ours"].is_number() && row["peers"].is_object(), "{row}");
+        assert_eq!((&row["bound"], &row["held"]), (&Value::Null, &Value::Null));
+    }
     for figure in [
         "syn-delay-us-median",
         "first-byte-delay-us-p99",

@@ -1,12 +1,13 @@
 //! Clients, a proxy and servers: three namespaces in a row. Without a proxy, packets go through the namespace in the middle as through a router.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 
 use polypath_system::{Namespace, Netlink};
 
 use crate::bench::BenchError;
+use crate::bench::host::run_ip;
 
 /// The proxy's, where clients reach it.
 pub(super) const PROXY: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
@@ -20,6 +21,8 @@ pub(super) const OUTSIDE: &str = "outside";
 const INSIDE: &str = "inside";
 /// The only interface of client and server.
 const INTERFACE: &str = "eth0";
+/// Linux's default, whatever this machine has: with BBR the kernel's Multipath TCP stands still again and again, as seen in Linux 6.18.
+const CONGESTION: &str = "cubic";
 
 /// What a measurement is made in. It vanishes with this.
 #[derive(Debug)]
@@ -32,7 +35,9 @@ pub(super) struct Scene {
 impl Scene {
     /// Needs CAP_SYS_ADMIN and CAP_NET_ADMIN.
     pub(super) fn new() -> Result<Self, BenchError> {
-        Self::build().map_err(BenchError::Namespaces)
+        let scene = Self::build().map_err(BenchError::Namespaces)?;
+        scene.lead()?;
+        Ok(scene)
     }
 
     fn build() -> io::Result<Self> {
@@ -52,23 +57,35 @@ impl Scene {
             }
             Ok::<_, io::Error>(())
         })??;
-        for (namespace, addr, gateway) in
-            [(&scene.client, CLIENT, PROXY), (&scene.server, ORIGIN, PROXY_OUTSIDE)]
-        {
-            namespace.run(|| {
-                let netlink = Netlink::new()?;
-                configure(&netlink, INTERFACE, addr)?;
-                netlink.add_route(INTERFACE, everywhere(), Some(gateway.into()), None)
-            })??;
+        for (namespace, addr) in [(&scene.client, CLIENT), (&scene.server, ORIGIN)] {
+            namespace.run(|| configure(&Netlink::new()?, INTERFACE, addr))??;
         }
-        // Our own engines take the interfaces that lead everywhere.
-        scene.proxy.run(|| Netlink::new()?.add_route(OUTSIDE, everywhere(), Some(ORIGIN.into()), None))??;
         Ok(scene)
+    }
+
+    /// How packets leave. Our own engines take the interfaces that lead everywhere.
+    fn lead(&self) -> Result<(), BenchError> {
+        lead(&self.client, INTERFACE, CLIENT, Some(PROXY))?;
+        lead(&self.proxy, INSIDE, PROXY, None)?;
+        lead(&self.proxy, OUTSIDE, PROXY_OUTSIDE, Some(ORIGIN))?;
+        lead(&self.server, INTERFACE, ORIGIN, Some(PROXY_OUTSIDE))
     }
 }
 
-fn everywhere() -> (IpAddr, u8) {
-    (Ipv4Addr::UNSPECIFIED.into(), 0)
+/// By route: as a setting, a namespace may choose only from those that are for all users.
+fn lead(
+    namespace: &Namespace,
+    device: &str,
+    own: Ipv4Addr,
+    gateway: Option<Ipv4Addr>,
+) -> Result<(), BenchError> {
+    let [a, b, c, _] = own.octets();
+    let (network, own) = (format!("{a}.{b}.{c}.0/{PREFIX_LENGTH}"), own.to_string());
+    let mut route = vec!["route", "change", &network, "dev", device, "proto", "kernel"];
+    route.extend(["scope", "link", "src", &own, "congctl", CONGESTION]);
+    run_ip(namespace, &route)?;
+    let Some(gateway) = gateway.map(|gateway| gateway.to_string()) else { return Ok(()) };
+    run_ip(namespace, &["route", "add", "default", "via", &gateway, "dev", device, "congctl", CONGESTION])
 }
 
 fn configure(netlink: &Netlink, name: &str, addr: Ipv4Addr) -> io::Result<()> {

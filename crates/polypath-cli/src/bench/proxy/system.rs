@@ -12,6 +12,8 @@ use super::client::{Service, Way, ask_moment};
 use super::scene::{OUTSIDE, PROXY, Scene};
 use crate::bench::program::{Program, find, find_own};
 
+/// Of our own file: here all connections come from one client.
+const LIMITS: &str = "[limits]\nnew-per-second-per-client = 100000\n";
 /// For a program to begin.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Between two looks at whether it has.
@@ -137,7 +139,8 @@ pub(super) fn start(
         System::Haproxy => Some(haproxy(origin)),
         System::Squid => Some(squid(folder)),
         System::Dante => Some(dante()),
-        _ => None,
+        System::PolypathTcp | System::PolypathKernel | System::PolypathTun => Some(LIMITS.to_string()),
+        System::Direct | System::Microsocks => None,
     };
     if let Some(configuration) = configuration {
         fs::write(&file, configuration)?;
@@ -145,7 +148,7 @@ pub(super) fn start(
     match system {
         System::Direct => return Err(io::Error::other("there is nothing to start")),
         System::PolypathTcp | System::PolypathKernel | System::PolypathTun => {
-            command.arg("proxy");
+            command.arg("proxy").arg(&file);
             match service {
                 Service::Forward => command.arg("--forward").arg(format!("{listen}={origin}")),
                 Service::Connect => command.arg("--http").arg(listen.to_string()),
