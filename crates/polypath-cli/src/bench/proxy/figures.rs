@@ -4,12 +4,12 @@ use std::io::{self, Read};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polypath_system::Namespace;
 
 use super::client::{Way, ask_moment};
-use super::origin::{BLOCK_BYTES, Order};
+use super::origin::{BLOCK_BYTES, Order, PATIENCE};
 use crate::bench::host::MachineTime;
 use crate::bench::outcome::monotonic_s;
 use crate::bench::program::Program;
@@ -154,17 +154,27 @@ fn measure(received: &AtomicU64, length: Duration, proxy: Option<&Program>) -> i
     };
     thread::sleep(length / BEGIN);
     let (from_s, bytes_from, cpu_from_s, machine_from) = look()?;
-    thread::sleep(length);
+    sleep_until_more(received, bytes_from, length, "no byte came")?;
     let (to_s, bytes_to, cpu_to_s, machine_to) = look()?;
     let gigabytes = (bytes_to - bytes_from) as f64 / 1e9;
-    if bytes_to == bytes_from {
-        return Err(io::Error::other("nothing came"));
-    }
     Ok(Throughput {
         gbit_per_s: gigabytes * 8.0 / (to_s - from_s),
         cpu_s_per_gb: cpu_from_s.zip(cpu_to_s).map(|(from_s, to_s)| (to_s - from_s) / gigabytes),
         machine_s_per_gb: machine_to.since(machine_from).0 / gigabytes,
     })
+}
+
+/// Sleeps so long, and longer if nothing was counted meanwhile: a busy machine may need more than a short time for the first.
+fn sleep_until_more(count: &AtomicU64, from: u64, length: Duration, why_not: &'static str) -> io::Result<()> {
+    thread::sleep(length);
+    let begun = Instant::now();
+    while count.load(Relaxed) == from {
+        if begun.elapsed() > PATIENCE {
+            return Err(io::Error::other(why_not));
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// Requests that are answered with so many bytes in a second, each on a connection of its own, by [`CLIENTS`] at a time.
@@ -193,15 +203,13 @@ pub(super) fn requests_per_s(client: &Namespace, way: Way, bytes: u64, length: D
             let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(ask_on)).collect();
             thread::sleep(length / BEGIN);
             let (from_s, from) = (monotonic_s(), answered.load(Relaxed));
-            thread::sleep(length);
+            let slept = sleep_until_more(&answered, from, length, "no request was answered");
             let (to_s, to) = (monotonic_s(), answered.load(Relaxed));
             is_over.store(true, Relaxed);
             for client in clients {
                 client.join().map_err(|_| io::Error::other("a thread of a client died"))??;
             }
-            if to == from {
-                return Err(io::Error::other("no request was answered"));
-            }
+            slept?;
             Ok((to - from) as f64 / (to_s - from_s))
         })
     })?
