@@ -12,6 +12,7 @@ use polypath_stack::engine::{ConnectOptions, Stream};
 use polypath_units::Instant;
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::failure::ConnectFailure;
 use crate::race::{Family, Race};
@@ -66,10 +67,10 @@ impl Connector {
                     attempt(self.engine.clone(), SocketAddr::new(*address, target.port)).await
                 }
                 Host::Address(_) => Err(ConnectFailure::NotAllowed),
-                Host::Name(name) => self.connect_by_name(name, target.port, allows).await,
+                Host::Name(name) => Box::pin(self.connect_by_name(name, target.port, allows)).await,
             }
         };
-        tokio::time::timeout(limit, reaching).await.unwrap_or(Err(ConnectFailure::TimedOut))
+        timeout(limit, reaching).await.unwrap_or(Err(ConnectFailure::TimedOut))
     }
 
     async fn connect_by_name(

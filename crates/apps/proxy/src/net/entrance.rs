@@ -151,8 +151,9 @@ impl Inner {
         let session = held.session();
         let visitor = Visitor { address: client, peer };
         if let EntranceKind::Http = entrance.kind {
-            // It tells of each of its requests.
-            return http::serve(&self, stream, input.freeze(), visitor, &entrance, session.clone()).await;
+            // It tells of each of its requests. Boxed, as are the others that are large: each connection moves its future.
+            let serving = http::serve(&self, stream, input.freeze(), visitor, &entrance, session.clone());
+            return Box::pin(serving).await;
         }
         let mut known = Known::default();
         let visit = Visit { client: visitor, entrance: &entrance, session };
@@ -175,12 +176,12 @@ impl Inner {
             }
             EntranceKind::Socks => {
                 let negotiation = Socks5::new(self.settings().users.clone());
-                self.negotiated(stream, input, negotiation, visit, known).await
+                Box::pin(self.negotiated(stream, input, negotiation, visit, known)).await
             }
             EntranceKind::Convert(config) => {
                 let period = CookiePeriod::of(Duration::from_nanos(now().as_nanos()), COOKIE_PERIOD);
                 let negotiation = convert::Server::new(config.clone(), visit.client.address.ip(), period);
-                self.negotiated(stream, input, negotiation, visit, known).await
+                Box::pin(self.negotiated(stream, input, negotiation, visit, known)).await
             }
             // Its requests are answered one by one.
             EntranceKind::Http => Ending::Unasked,

@@ -256,7 +256,7 @@ pub(super) fn send_at_once(stream: &Stream) {
 /// Whether Multipath TCP is in use there.
 pub(super) fn is_multipath(stream: &Stream) -> bool {
     match stream {
-        Stream::Kernel(stream) => polypath_stack::engine::is_multipath(stream.as_tokio()),
+        Stream::Kernel(stream) => stream.is_multipath(),
         stream => stream.info().is_ok_and(|info| info.is_multipath),
     }
 }

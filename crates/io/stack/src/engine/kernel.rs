@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use polypath_mptcp::SubflowInfo;
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::kernel_congestion::choose_congestion;
-use super::kernel_info::stream_info;
+use super::kernel_info::{is_multipath, stream_info, tcp_info};
 use super::meter::{Meter, SharedTally};
 use super::stream_info::StreamInfo;
 use crate::connect_options::ConnectOptions;
@@ -157,7 +157,7 @@ impl KernelEngine {
         }
         self.keepalive.set(SockRef::from(&socket));
         let inner = options.in_time(remote, None, socket.connect(remote)).await?;
-        Ok(KernelStream { inner, meter: Mutex::new(self.tally.meter(!is_plain)) })
+        Ok(KernelStream::new(inner, remote, is_plain, &self.tally))
     }
 
     /// What the connections have carried so far, by the address of this end.
@@ -195,6 +195,7 @@ impl KernelEngine {
             io::Error::new(error.kind(), format!("can't listen at {local}: {error}{expected}"))
         };
         socket.bind(local).map_err(refused)?;
+        self.keepalive.set(SockRef::from(&socket));
         let inner = socket.listen(BACKLOG as u32).map_err(refused)?;
         let (tally, wants_multipath) = (self.tally.clone(), !self.is_plain_tcp);
         Ok(KernelListener { inner, keepalive: self.keepalive, tally, wants_multipath })
@@ -222,9 +223,11 @@ impl KernelListener {
     /// The next connection.
     pub async fn accept(&self) -> io::Result<(KernelStream, SocketAddr)> {
         let (inner, peer) = self.inner.accept().await?;
-        self.keepalive.set(SockRef::from(&inner));
-        let meter = Mutex::new(self.tally.meter(self.wants_multipath));
-        Ok((KernelStream { inner, meter }, peer))
+        // Those of plain TCP have it from the one that listens.
+        if self.wants_multipath {
+            self.keepalive.set(SockRef::from(&inner));
+        }
+        Ok((KernelStream::new(inner, peer, !self.wants_multipath, &self.tally), peer))
     }
 
     /// Where it listens.
@@ -237,18 +240,36 @@ impl KernelListener {
 #[derive(Debug)]
 pub struct KernelStream {
     inner: TcpStream,
+    /// By a socket of plain TCP: nothing of Multipath TCP is asked of it.
+    is_plain: bool,
+    peer: SocketAddr,
+    /// Once it is known; it stays.
+    local: OnceLock<SocketAddr>,
     meter: Mutex<Meter>,
 }
 
 impl KernelStream {
+    fn new(inner: TcpStream, peer: SocketAddr, is_plain: bool, tally: &SharedTally) -> Self {
+        Self { inner, is_plain, peer, local: OnceLock::new(), meter: Mutex::new(tally.meter(!is_plain)) }
+    }
+
     /// This end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.inner.local_addr()
+        match self.local.get() {
+            Some(local) => Ok(*local),
+            None => self.inner.local_addr().map(|local| *self.local.get_or_init(|| local)),
+        }
     }
 
     /// The peer's end.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.inner.peer_addr()
+        Ok(self.peer)
+    }
+
+    /// Whether Multipath TCP is in use.
+    #[must_use]
+    pub fn is_multipath(&self) -> bool {
+        !self.is_plain && is_multipath(&self.inner)
     }
 
     /// The socket itself, for options that only the kernel has.
@@ -271,9 +292,12 @@ impl KernelStream {
 
     /// What the kernel tells of the connection.
     pub fn info(&self) -> io::Result<StreamInfo> {
-        let peer = self.peer_addr()?;
-        let local = self.local_addr().unwrap_or_else(|_| unspecified(peer));
-        stream_info(&self.inner, local, peer)
+        let local = self.local_addr().unwrap_or_else(|_| unspecified(self.peer));
+        if self.is_plain {
+            tcp_info(&self.inner, local, self.peer)
+        } else {
+            stream_info(&self.inner, local, self.peer)
+        }
     }
 
     /// Resets the connection.
@@ -284,12 +308,19 @@ impl KernelStream {
 
     /// Ends this side's stream, and still receives.
     pub fn finish_writing(&self) -> io::Result<()> {
-        self.measure();
+        self.measure_before_end();
         SockRef::from(&self.inner).shutdown(std::net::Shutdown::Write)
     }
 
     fn meter(&self) -> MutexGuard<'_, Meter> {
         self.meter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Subflows go with the end; TCP alone can be asked after it, which is done when the stream is dropped.
+    fn measure_before_end(&self) {
+        if !self.is_plain {
+            self.measure();
+        }
     }
 
     fn measure(&self) {
@@ -319,7 +350,7 @@ impl AsyncRead for KernelStream {
         let result = Pin::new(&mut this.inner).poll_read(cx, buf);
         match &result {
             // At the end, before the subflows go.
-            Poll::Ready(Ok(())) if buf.filled().len() == before => this.measure(),
+            Poll::Ready(Ok(())) if buf.filled().len() == before => this.measure_before_end(),
             Poll::Ready(Ok(())) => this.measure_if_due(),
             _ => {}
         }
@@ -340,7 +371,7 @@ impl AsyncWrite for KernelStream {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        this.measure();
+        this.measure_before_end();
         Pin::new(&mut this.inner).poll_shutdown(cx)
     }
 }

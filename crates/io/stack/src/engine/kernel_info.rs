@@ -47,6 +47,11 @@ pub(super) fn stream_info(socket: &impl AsFd, local: SocketAddr, peer: SocketAdd
             }
         }
     }
+    tcp_info(socket, local, peer)
+}
+
+/// The same of one that is of plain TCP.
+pub(super) fn tcp_info(socket: &impl AsFd, local: SocketAddr, peer: SocketAddr) -> io::Result<StreamInfo> {
     let mut state = [0; TCP_INFO_BYTES];
     let length = get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut state)?;
     Ok(StreamInfo { is_multipath: false, subflows: vec![subflow(local, peer, &state[..length])?] })

@@ -82,7 +82,8 @@ impl SharedTally {
             wants_multipath,
             was_multipath: false,
             known: Vec::new(),
-            next: None,
+            // Short ones are asked at their end alone.
+            next: Instant::now() + INTERVAL,
         }
     }
 }
@@ -95,7 +96,7 @@ pub(super) struct Meter {
     wants_multipath: bool,
     was_multipath: bool,
     known: Vec<(FourTuple, Seen)>,
-    next: Option<Instant>,
+    next: Instant,
 }
 
 /// What a subflow had counted when it was asked last.
@@ -138,9 +139,9 @@ impl Meter {
     /// Whether the connection is to be asked now.
     pub(super) fn is_due(&mut self) -> bool {
         let now = Instant::now();
-        let is_due = self.next.is_none_or(|next| now >= next);
+        let is_due = now >= self.next;
         if is_due {
-            self.next = Some(now + INTERVAL);
+            self.next = now + INTERVAL;
         }
         is_due
     }

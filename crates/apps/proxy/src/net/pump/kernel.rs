@@ -5,13 +5,16 @@ use std::io;
 
 use bytes::Bytes;
 use polypath_stack::engine::KernelStream;
+use socket2::{Protocol, SockRef};
 use tokio::io::Interest;
 
 use super::pipe::{CAPACITY_BYTES, Pipe};
 use super::{Broken, Carried, Going};
 
-/// Where bytes are read to before they are written. One who fills it has many more.
-pub(super) const BUFFER_BYTES: usize = 16 << 10;
+/// Where bytes are read to before they are written.
+pub(super) const BUFFER_BYTES: usize = 64 << 10;
+/// As much is read at once until it is known that many come.
+pub(super) const FEW_BYTES: usize = 16 << 10;
 
 thread_local! {
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER_BYTES].into());
@@ -29,9 +32,12 @@ enum Passed {
 
 /// Until the end of `from`.
 pub(super) async fn carry(from: &KernelStream, to: &KernelStream, going: &mut Going<'_>) -> Carried {
+    // Asked once bytes are many.
+    let mut may_splice = None;
     loop {
         from.as_tokio().readable().await.map_err(Broken::From)?;
-        let granted = going.pass(BUFFER_BYTES).await;
+        let most = if may_splice == Some(false) { BUFFER_BYTES } else { FEW_BYTES };
+        let granted = going.pass(most).await;
         match pass(from, to, granted)? {
             Passed::Nothing => going.gate.give_back(granted),
             Passed::End => {
@@ -39,17 +45,25 @@ pub(super) async fn carry(from: &KernelStream, to: &KernelStream, going: &mut Go
                 return Ok(());
             }
             Passed::Some { count, left } => {
-                let is_filled = count == BUFFER_BYTES;
+                let is_filled = count == most;
                 write_all(to, &left).await.map_err(Broken::To)?;
                 going.moved(count, granted);
                 from.measure_if_due();
                 to.measure_if_due();
-                if is_filled && splice(from, to, going).await? {
+                if is_filled
+                    && *may_splice.get_or_insert_with(|| takes_pipes(to))
+                    && splice(from, to, going).await?
+                {
                     return Ok(());
                 }
             }
         }
     }
+}
+
+/// Sockets of Multipath TCP take what comes out of a pipe page by page, each as a segment of its own: copies are faster.
+fn takes_pipes(to: &KernelStream) -> bool {
+    SockRef::from(to.as_tokio()).protocol().is_ok_and(|protocol| protocol == Some(Protocol::TCP))
 }
 
 /// Reads what is there, no more than so much, and writes what there is room for.

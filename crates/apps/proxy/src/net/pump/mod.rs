@@ -162,7 +162,7 @@ async fn carry_all(from: &Stream, to: &Stream, mut early: Bytes, mut going: Goin
 /// The next bytes; none at the end.
 async fn read(from: &Stream) -> io::Result<Bytes> {
     match from {
-        Stream::Kernel(from) => kernel::read(from, kernel::BUFFER_BYTES).await,
+        Stream::Kernel(from) => kernel::read(from, kernel::FEW_BYTES).await,
         Stream::Stack(from) => from.read_payload().await.map(|payload| payload.to_vec().into()),
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
