@@ -175,6 +175,17 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
             "polypath proxy --accept kernel --engine tcp --forward 0.0.0.0:443=192.0.2.1:443",
         ],
     ),
+    ("polypath proxy down", ["polypath proxy down", "polypath proxy down --instance office"]),
+    ("polypath proxy reload", ["polypath proxy reload", "polypath proxy reload --instance office"]),
+    (
+        "polypath proxy set",
+        [
+            "polypath proxy set video --rate 5mbit --host *.example.org --direction down",
+            "polypath proxy set guests --budget 2GB --then 256kbit --client 192.168.7.0/24",
+        ],
+    ),
+    ("polypath proxy status", ["polypath proxy status", "polypath proxy status --instance office --json"]),
+    ("polypath proxy unset", ["polypath proxy unset video", "polypath proxy unset guests --instance office"]),
     (
         "polypath reorder",
         [
@@ -336,7 +347,7 @@ mod tests {
     use super::*;
 
     /// What these take is of another kind in each command: one value or two, a file or a folder, a host or what runs there.
-    const OWN_VALUES: &[&str] = &["delay", "listen", "only", "out", "output", "peer"];
+    const OWN_VALUES: &[&str] = &["delay", "listen", "only", "out", "output", "path", "peer", "user"];
 
     /// Commands in the words of other programs: iperf3, ss and top.
     const IN_OTHERS_WORDS: &[&str] = &["polypath perf", "polypath ss", "polypath top"];

@@ -12,6 +12,8 @@ mod completions;
 #[cfg(feature = "full")]
 mod configuration;
 #[cfg(feature = "full")]
+mod control_socket;
+#[cfg(feature = "full")]
 mod copy_begun;
 #[cfg(feature = "full")]
 mod cp;

@@ -2,19 +2,78 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use polypath_config::Policies;
 
 use super::super::Failure;
 use super::super::engine::EngineArguments;
 use super::entrances::{EntrancePlan, Forward, Listen, Protocol, parse_forward, parse_listen};
 use super::file::{self, File};
+use super::throttle::ThrottleText;
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(in crate::command) struct Arguments {
+    #[command(subcommand)]
+    pub(super) what: Option<What>,
+    #[command(flatten)]
+    pub(super) run: RunArguments,
+}
+
+/// What is done with proxies that run.
+#[derive(Debug, Subcommand)]
+pub(super) enum What {
+    /// Show proxies that run: where clients enter, limits, and connections with what each path has carried
+    Status {
+        #[command(flatten)]
+        of: Named,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set a limit of a proxy that runs; connections that live have it at once
+    Set {
+        #[command(flatten)]
+        of: Named,
+        #[command(flatten)]
+        throttle: Box<ThrottleText>,
+    },
+    /// Remove a limit of a proxy that runs
+    Unset {
+        #[command(flatten)]
+        of: Named,
+        /// What it is called
+        #[arg(value_name = "LIMIT")]
+        limit: String,
+    },
+    /// Have a proxy that runs take its file again: where clients enter, users, rules and limits
+    Reload {
+        #[command(flatten)]
+        of: Named,
+    },
+    /// End a proxy, once those within have finished or had their time
+    Down {
+        #[command(flatten)]
+        of: Named,
+    },
+}
+
+/// Which one.
+#[derive(Args, Debug)]
+pub(super) struct Named {
+    /// Which proxy, by its name; none is needed where only one runs
+    #[arg(long, value_name = "NAME")]
+    pub(super) instance: Option<String>,
+}
 
 #[derive(Args, Clone, Debug)]
-pub(in crate::command) struct Arguments {
+pub(super) struct RunArguments {
     /// The proxy's file: where clients enter, who they may be, and where they may go
     #[arg(value_name = "CONFIG.toml")]
     pub(super) file: Option<PathBuf>,
+    /// What it is called for `polypath proxy status` and the like [default: proxy, or proxy-PID where that runs already]
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    pub(super) instance: Option<String>,
     /// Serve clients of SOCKS version 5; a port alone is at 127.0.0.1. Repeatable, as the others
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_listen)]
     socks: Vec<Listen>,
@@ -54,7 +113,16 @@ pub(super) enum Accept {
     Engine,
 }
 
-impl Arguments {
+/// What can be part of the name of a file.
+fn parse_name(text: &str) -> Result<String, String> {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    let is_name = (1..=32).contains(&text.len()) && text.chars().all(fits);
+    is_name
+        .then(|| text.into())
+        .ok_or_else(|| "expected 1 to 32 letters, digits, hyphens, dots and underscores".into())
+}
+
+impl RunArguments {
     /// With what the configuration has for what the command line leaves open.
     pub(super) fn configured(&self, policies: &Policies) -> Result<Self, Failure> {
         Ok(Self { engine: self.engine.configured(None, policies)?, ..self.clone() })

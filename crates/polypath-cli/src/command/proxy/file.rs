@@ -14,6 +14,8 @@ use serde::Deserialize;
 
 use super::super::Failure;
 use super::entrances::{EntrancePlan, Protocol, parse_listen};
+use super::throttle::ThrottleText;
+use super::wrong::{Wrong, each};
 
 /// How long those within may stay once the proxy is to end.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -29,6 +31,8 @@ pub(in crate::command) struct File {
     rules: Vec<RuleText>,
     limits: Limits,
     timeouts: TimeoutsText,
+    /// How fast connections may be. Those that live have it at once.
+    throttle: Vec<ThrottleText>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -143,6 +147,8 @@ pub(super) struct Plan {
     pub(super) users: Option<Arc<UserList>>,
     pub(super) is_open: bool,
     pub(super) drain: Duration,
+    /// Limits, each of which can be understood.
+    pub(super) throttle: Vec<ThrottleText>,
     default: Verdict,
     rules: Vec<Rule>,
     limits: ClientLimits,
@@ -157,6 +163,7 @@ impl Default for Plan {
             users: None,
             is_open: false,
             drain: DRAIN,
+            throttle: Vec::new(),
             default: Verdict::Allow,
             rules: Vec::new(),
             limits,
@@ -253,12 +260,20 @@ impl File {
         plan.default = self.access.default.into();
         self.limits.change(&mut plan.limits.each, &mut plan.limits.all);
         self.timeouts.change(&mut plan).map_err(|(field, error)| at(&format!("timeouts.{field}"), &error))?;
+        for (number, throttle) in self.throttle.iter().enumerate() {
+            let place = |field: &str| format!("throttle[{number}].{field}");
+            throttle.limit().map_err(|(field, error)| at(&place(field), &error))?;
+            if self.throttle[..number].iter().any(|before| before.name == throttle.name) {
+                return Err(at(
+                    &place("name"),
+                    &format!("{} is there twice: expected each once", throttle.name),
+                ));
+            }
+        }
+        plan.throttle = self.throttle;
         Ok(plan)
     }
 }
-
-/// Which field is wrong, and how.
-type Wrong = (&'static str, String);
 
 impl Entrance {
     fn plan(&self) -> Result<EntrancePlan, Wrong> {
@@ -292,14 +307,6 @@ impl Entrance {
 
 impl RuleText {
     fn plan(&self) -> Result<Rule, Wrong> {
-        fn each<T: std::str::FromStr<Err: std::fmt::Display>>(
-            field: &'static str,
-            texts: &[String],
-        ) -> Result<Vec<T>, Wrong> {
-            let parsed =
-                texts.iter().map(|text| text.parse().map_err(|error| (field, format!("{text}: {error}"))));
-            parsed.collect()
-        }
         let mut rule = Rule::new(self.verdict.into());
         rule.clients = each("clients", &self.clients)?;
         rule.users = self.users.iter().map(|user| user.as_str().into()).collect();
@@ -388,6 +395,10 @@ mod tests {
             [timeouts]
             idle = "never"
             draining = "5s"
+            [[throttle]]
+            name = "video"
+            rate = "5mbit"
+            clients = ["10.0.0.0/8"]
             "#,
         );
         let plan = plan.expect("a plan");
@@ -395,6 +406,7 @@ mod tests {
         assert_eq!((plan.timeouts.idle, plan.drain), (None, Duration::from_secs(5)));
         assert_eq!(plan.limits.each.connections, 10);
         assert_eq!(plan.rules[0].ports.len(), 2);
+        assert_eq!(plan.throttle.len(), 1);
     }
 
     #[test]
@@ -402,7 +414,7 @@ mod tests {
         let entrance = "[[entrances]]\nprotocol = \"socks\"\nlisten = \"1080\"\n";
         for (text, expected) in [
             ("", "nobody could enter"),
-            ("[[entrances]]\nprotocol = \"sock\"\nlisten = \"1080\"\n", "line 2"),
+            ("[[entrances]]\nprotocol = \"sock\"\nlisten = \"1080\"\n", "proxy.toml:2"),
             ("[[entrances]]\nprotocol = \"socks\"\nlisten = \"x\"\n", "entrances[0].listen: expected a port"),
             (
                 "[[entrances]]\nprotocol = \"forward\"\nlisten = \"1080\"\n",
@@ -416,6 +428,11 @@ mod tests {
             (
                 &format!("{entrance}[[rules]]\nverdict = \"deny\"\nports = [\"0\"]\n"),
                 "rules[0].ports: 0: no ports",
+            ),
+            (&format!("{entrance}[[throttle]]\nname = \"a\"\n"), "throttle[0].rate: the limit says nothing"),
+            (
+                &format!("{entrance}{0}{0}", "[[throttle]]\nname = \"a\"\nrate = \"1mbit\"\n"),
+                "throttle[1].name: a is there twice",
             ),
             (&format!("{entrance}[timeouts]\nasking = \"5\"\n"), "timeouts.asking"),
         ] {

@@ -1,19 +1,37 @@
 //! `polypath proxy`.
 
+mod answering;
 mod arguments;
+mod doors;
 mod entrances;
 mod file;
+mod limits;
+mod report;
 mod running;
+mod status;
+mod surroundings;
+mod throttle;
 mod told;
+mod wrong;
 
 use polypath_config::Policies;
 
 pub(super) use self::arguments::Arguments;
+use self::arguments::What;
 use super::Failure;
 use super::network::block_on_own_signals;
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
-    let arguments = &arguments.configured(policies)?;
-    let plan = arguments.plan()?;
-    block_on_own_signals(running::run(arguments, policies, plan))
+    match &arguments.what {
+        Some(What::Status { of, json }) => status::status(of.instance.as_deref(), *json),
+        Some(What::Set { of, throttle }) => status::set(of.instance.as_deref(), throttle),
+        Some(What::Unset { of, limit }) => status::unset(of.instance.as_deref(), limit),
+        Some(What::Reload { of }) => status::reload(of.instance.as_deref()),
+        Some(What::Down { of }) => status::down(of.instance.as_deref()),
+        None => {
+            let arguments = &arguments.run.configured(policies)?;
+            let plan = arguments.plan()?;
+            block_on_own_signals(running::run(arguments, policies, plan))
+        }
+    }
 }

@@ -1,25 +1,27 @@
-//! The proxy as long as it runs: clients enter, SIGHUP has its file read again, SIGTERM ends it.
+//! The proxy as long as it runs: clients enter, SIGHUP has its file read again, SIGTERM ends it, and its socket does as much.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use polypath_config::Policies;
-use polypath_proxy::convert::{OptionKind, ServerConfig, SupportedExtensions};
-use polypath_proxy::net::{Connector, Entrance, EntranceKind, Proxy};
+use polypath_proxy::net::{Connector, Proxy, Settings};
 use polypath_stack::Engine;
 use polypath_stack::engine::KernelEngine;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::JoinHandle;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::super::engine::Task;
-use super::super::ports::cannot_listen;
 use super::super::request_log::Log;
+use super::super::uplink_names::UplinkNames;
 use super::super::{Failure, complain, print_line};
-use super::arguments::{Accept, Arguments};
-use super::entrances::{EntrancePlan, Listen, Protocol};
+use super::answering::{Answering, Asked, offer};
+use super::arguments::{Accept, RunArguments};
+use super::doors::Doors;
 use super::file::Plan;
+use super::limits::Limits;
+use super::report::ListenerReport;
+use super::surroundings::Machine;
 use super::told;
 
 /// What connections of our own stack may take to close after the end.
@@ -27,8 +29,23 @@ const CLOSING: Duration = Duration::from_secs(5);
 /// A reader of the log has so long for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(arguments: &Arguments, policies: &Policies, mut plan: Plan) -> Result<(), Failure> {
-    let mut signals = Signals::new()?;
+/// What a proxy is made of while it runs.
+struct Running {
+    doors: Doors,
+    proxy: Proxy,
+    limits: Arc<Limits>,
+    machine: Arc<Machine>,
+    listeners: Arc<Mutex<Vec<ListenerReport>>>,
+}
+
+pub(super) async fn run(
+    arguments: &RunArguments,
+    policies: &Policies,
+    mut plan: Plan,
+) -> Result<(), Failure> {
+    let (ask, asked) = unbounded_channel();
+    let mut wishes = Wishes::new(asked)?;
+    let offered = offer(arguments.instance.as_deref())?;
     let ports = plan.entrances.iter().map(|entrance| entrance.listen.0.port());
     let task = Task {
         listens: arguments.accept == Accept::Engine,
@@ -46,33 +63,53 @@ pub(super) async fn run(arguments: &Arguments, policies: &Policies, mut plan: Pl
     let lines = Arc::new(lines);
     let logging = lines.clone();
     let (is_quiet, is_json) = (arguments.quiet, arguments.json);
-    let proxy = Proxy::new(Connector::new(engine.clone()), plan.settings(), move |end| {
+    let names = Arc::new(UplinkNames::default());
+    let machine = Arc::new(Machine(names.clone()));
+    let settings = Settings { surroundings: machine.clone(), ..plan.settings() };
+    let proxy = Proxy::new(Connector::new(engine.clone()), settings, move |end| {
         if !is_quiet {
             let now = SystemTime::now();
             logging.line(&if is_json { told::json(end, now) } else { told::text(end, now) });
         }
     });
-    let mut doors = Doors { accepting, proxy: proxy.clone(), open: BTreeMap::new() };
-    for line in doors.follow(&plan.entrances).await? {
+    let limits = Arc::new(Limits::new(arguments.engine.name_of(&engine) == "tcp"));
+    limits.check(&plan.throttle).map_err(Failure::Input)?;
+    limits.follow_file(&proxy, &plan.throttle);
+    let listeners = Arc::default();
+    let doors = Doors::new(accepting, proxy.clone());
+    let mut running = Running { doors, proxy: proxy.clone(), limits, machine, listeners };
+    for line in running.open(&plan).await? {
         tell(arguments, &line)?;
     }
+    if let Some(offered) = &offered {
+        let (limits, listeners) = (running.limits.clone(), running.listeners.clone());
+        Answering { proxy: proxy.clone(), limits, names, listeners, asked: ask }.begin(offered)?;
+    }
     loop {
-        match signals.next().await {
-            Told::Reload => match reload(arguments, &mut doors).await {
-                Ok(Some((read, changes))) => {
-                    plan = read;
-                    changes.iter().for_each(|line| complain(line));
-                    complain("the file is read again: new connections go by it");
+        match wishes.next().await {
+            Wish::Reload(reply) => {
+                let said = match running.reload(arguments).await {
+                    Ok((read, mut changes)) => {
+                        plan = read;
+                        changes.push("the file is read again: new connections go by it".into());
+                        Ok(changes)
+                    }
+                    Err(Failure::Input(message) | Failure::Run(message)) => {
+                        Err(format!("{message}; all stays as it was"))
+                    }
+                    Err(failure) => return Err(failure),
+                };
+                match &said {
+                    Ok(lines) => lines.iter().for_each(|line| complain(line)),
+                    Err(message) => complain(message),
                 }
-                Ok(None) => {
-                    complain("there is no file to be read again: expected `polypath proxy CONFIG.toml`")
-                }
-                Err(Failure::Input(message) | Failure::Run(message)) => {
-                    complain(&format!("{message}; all stays as it was"));
-                }
-                Err(failure) => return Err(failure),
-            },
-            Told::End => break,
+                // Who asked may have left.
+                let _ = reply.map(|reply| reply.send(said.map(|lines| lines.join("\n"))));
+            }
+            Wish::End(reply) => {
+                let _ = reply.map(|reply| reply.send(Ok((plan.drain + CLOSING).as_secs().to_string())));
+                break;
+            }
         }
     }
     let within = proxy.sessions().count();
@@ -82,13 +119,13 @@ pub(super) async fn run(arguments: &Arguments, policies: &Policies, mut plan: Pl
             plan.drain
         ));
     }
-    drop(doors);
+    drop(running);
     tokio::select! {
         _ = proxy.drain(plan.drain) => {}
-        () = signals.end() => drop(proxy.drain(Duration::ZERO).await),
+        () = wishes.end() => drop(proxy.drain(Duration::ZERO).await),
     }
     engine.drain(CLOSING).await;
-    drop(proxy);
+    drop((proxy, offered));
     if let Some(lines) = Arc::into_inner(lines) {
         lines.finish(&written, LAST_LINES);
     }
@@ -96,7 +133,7 @@ pub(super) async fn run(arguments: &Arguments, policies: &Policies, mut plan: Pl
 }
 
 /// Where clients can enter is no line of the log.
-fn tell(arguments: &Arguments, line: &str) -> Result<(), Failure> {
+fn tell(arguments: &RunArguments, line: &str) -> Result<(), Failure> {
     if arguments.quiet {
         return Ok(());
     }
@@ -107,129 +144,79 @@ fn tell(arguments: &Arguments, line: &str) -> Result<(), Failure> {
     print_line(line)
 }
 
-/// Nothing is changed unless all of the file can be.
-async fn reload(arguments: &Arguments, doors: &mut Doors) -> Result<Option<(Plan, Vec<String>)>, Failure> {
-    if arguments.file.is_none() {
-        return Ok(None);
+impl Running {
+    /// Lets clients in where the plan says, and says what changed.
+    async fn open(&mut self, plan: &Plan) -> Result<Vec<String>, Failure> {
+        let changes = self.doors.follow(&plan.entrances).await?;
+        *self.listeners.lock().unwrap_or_else(PoisonError::into_inner) = self.doors.report();
+        Ok(changes)
     }
-    let plan = arguments.plan()?;
-    let changes = doors.follow(&plan.entrances).await?;
-    doors.proxy.set_settings(plan.settings());
-    Ok(Some((plan, changes)))
-}
 
-/// Where clients enter now.
-struct Doors {
-    accepting: Engine,
-    proxy: Proxy,
-    open: BTreeMap<Listen, Door>,
-}
-
-struct Door {
-    plan: EntrancePlan,
-    serving: JoinHandle<()>,
-}
-
-impl Drop for Door {
-    fn drop(&mut self) {
-        self.serving.abort();
+    /// Nothing is changed unless all of the file can be.
+    async fn reload(&mut self, arguments: &RunArguments) -> Result<(Plan, Vec<String>), Failure> {
+        if arguments.file.is_none() {
+            return Err(Failure::Input(
+                "there is no file to be read again: expected `polypath proxy CONFIG.toml`".into(),
+            ));
+        }
+        let plan = arguments.plan()?;
+        self.limits.check(&plan.throttle).map_err(Failure::Input)?;
+        let mut changes = self.open(&plan).await?;
+        self.proxy.set_settings(Settings { surroundings: self.machine.clone(), ..plan.settings() });
+        changes.extend(self.limits.follow_file(&self.proxy, &plan.throttle));
+        Ok((plan, changes))
     }
 }
 
-impl Doors {
-    /// Opens and closes what differs; those who are within stay. Says what it did.
-    async fn follow(&mut self, wanted: &[EntrancePlan]) -> Result<Vec<String>, Failure> {
-        let is_open =
-            |plan: &EntrancePlan| self.open.get(&plan.listen).is_some_and(|door| door.plan == *plan);
-        let missing: Vec<&EntrancePlan> = wanted.iter().filter(|plan| !is_open(plan)).collect();
-        let mut told = Vec::new();
-        // What is listened at for something else must be free first.
-        let is_wanted = |listen: &Listen| wanted.iter().any(|plan| plan.listen == *listen && is_open(plan));
-        let closing: Vec<Listen> = self.open.keys().copied().filter(|listen| !is_wanted(listen)).collect();
-        let mut listeners = Vec::new();
-        for plan in missing {
-            let at = plan.listen.0;
-            if closing.contains(&plan.listen)
-                && let Some(door) = self.open.remove(&plan.listen)
-            {
-                door.serving.abort();
-                // Its socket is closed when the task has ended.
-                tokio::task::yield_now().await;
-            }
-            let listener = self.accepting.listen(at).await;
-            let listener = listener.map_err(|error| cannot_listen(at.port(), error.kind(), error))?;
-            listeners.push((plan, listener));
-        }
-        for listen in closing {
-            if self.open.remove(&listen).is_some() {
-                told.push(format!("Nobody enters at {} any more", listen.0));
-            }
-        }
-        for (plan, listener) in listeners {
-            let at = listener.local_addr().map_err(Failure::run)?;
-            let (proxy, entrance) = (self.proxy.clone(), entrance(plan)?);
-            let serving = tokio::spawn(async move { proxy.serve(listener, entrance).await });
-            let leads = match &plan.protocol {
-                Protocol::Forward(target) => format!(" to {target}"),
-                _ => String::new(),
-            };
-            told.push(format!("Clients of {} enter at {at}{leads}", plan.protocol.name()));
-            self.open.insert(plan.listen, Door { plan: plan.clone(), serving });
-        }
-        Ok(told)
-    }
+type Reply = std::sync::mpsc::Sender<Result<String, String>>;
+
+/// What is wanted of a running proxy, and who is to be told what became of it.
+enum Wish {
+    Reload(Option<Reply>),
+    End(Option<Reply>),
 }
 
-fn entrance(plan: &EntrancePlan) -> Result<Entrance, Failure> {
-    let kind = match &plan.protocol {
-        Protocol::Socks => EntranceKind::Socks,
-        Protocol::Http => EntranceKind::Http,
-        Protocol::Forward(target) => EntranceKind::Forward(target.clone()),
-        Protocol::Convert => EntranceKind::Convert(Arc::new(ServerConfig::new(SupportedExtensions::new([
-            OptionKind::MULTIPATH_TCP,
-        ])))),
-    };
-    Ok(Entrance {
-        proxy_protocol_from: plan.proxy_protocol_from.clone(),
-        proxy_protocol_to_servers: plan.proxy_protocol_to_servers,
-        ..kind.into()
-    })
-}
-
-/// What is asked of a running proxy.
-enum Told {
-    Reload,
-    End,
-}
-
-struct Signals {
+/// Signals, and what comes by the socket.
+struct Wishes {
     hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
+    asked: UnboundedReceiver<Asked>,
 }
 
-impl Signals {
-    fn new() -> Result<Self, Failure> {
+impl Wishes {
+    fn new(asked: UnboundedReceiver<Asked>) -> Result<Self, Failure> {
         let of = |kind| signal(kind).map_err(|error| Failure::Run(format!("can't handle signals: {error}")));
         Ok(Self {
             hangup: of(SignalKind::hangup())?,
             terminate: of(SignalKind::terminate())?,
             interrupt: of(SignalKind::interrupt())?,
+            asked,
         })
     }
 
-    async fn next(&mut self) -> Told {
+    async fn next(&mut self) -> Wish {
         tokio::select! {
-            _ = self.hangup.recv() => Told::Reload,
-            _ = self.terminate.recv() => Told::End,
-            _ = self.interrupt.recv() => Told::End,
+            _ = self.hangup.recv() => Wish::Reload(None),
+            _ = self.terminate.recv() => Wish::End(None),
+            _ = self.interrupt.recv() => Wish::End(None),
+            Some(asked) = self.asked.recv() => match asked {
+                Asked::Reload(reply) => Wish::Reload(Some(reply)),
+                Asked::Down(reply) => Wish::End(Some(reply)),
+            },
         }
     }
 
+    /// What ends those within, too. What else is asked meanwhile has no answer.
     async fn end(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        loop {
+            match self.next().await {
+                Wish::Reload(_) => {}
+                Wish::End(reply) => {
+                    let _ = reply.map(|reply| reply.send(Ok("0".into())));
+                    return;
+                }
+            }
         }
     }
 }

@@ -9,8 +9,9 @@ use polypath_tunnel::Network;
 use polypath_tunnel::key::{PresharedKey, PrivateKey};
 use serde::Serialize;
 
+use super::super::control_socket::MISTAKE;
 use super::super::{Failure, complain, print_line};
-use super::control::{MISTAKE, Question, ask};
+use super::control::{Question, TUNNELS};
 use super::endpoints::{PORT, with_port};
 use super::file::{Address, File, Interface, NAME, Peer, UplinksText, parse_address};
 use super::make::{random32, replace_secret, to_text, write_new_secret};
@@ -164,7 +165,7 @@ fn tell_running(arguments: &Arguments, server: &File) -> String {
     let name = server.interface.name.as_deref().unwrap_or(NAME);
     let by_hand = || String::from("`polypath tunnel reload` has a running tunnel take it");
     let same_file = || {
-        let running = ask(name, Question::File).ok()??;
+        let running = TUNNELS.ask(name, Question::File.word()).ok()??;
         let [one, other] =
             [arguments.file.as_path(), running.as_ref()].map(|path| std::fs::canonicalize(path).ok());
         (one? == other?).then_some(())
@@ -172,7 +173,7 @@ fn tell_running(arguments: &Arguments, server: &File) -> String {
     if same_file().is_none() {
         return by_hand();
     }
-    match ask(name, Question::Reload) {
+    match TUNNELS.ask(name, Question::Reload.word()) {
         Ok(Some(answer)) => match answer.trim_end().strip_prefix(MISTAKE) {
             Some(mistake) => format!("{name} does not take it: {mistake}"),
             None => format!("{name} has taken it"),

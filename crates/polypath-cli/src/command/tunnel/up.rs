@@ -11,9 +11,10 @@ use polypath_tunnel::driver::{Driver, Handle, has_fast_aes, system_random, zero_
 use polypath_tunnel::{Engine, EngineConfig};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::super::control_socket::{Answer, Control};
 use super::super::engine::clear_leftovers;
 use super::super::{Failure, complain};
-use super::control::{Answer, Control, MISTAKE, Question};
+use super::control::{Question, TUNNELS, answering};
 use super::endpoints::Endpoints;
 use super::file::{File, Plan};
 use super::recording;
@@ -30,7 +31,7 @@ const COUNT_AGAIN: SystemDuration = SystemDuration::from_secs(1);
 pub(super) fn run(path: &Path, is_quiet: bool) -> Result<(), Failure> {
     let plan = File::read(path)?.plan(path)?;
     plan.check_peers().map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
-    let control = Control::offer(&plan.name).map_err(Failure::run)?;
+    let control = TUNNELS.offer(&plan.name).map_err(Failure::run)?;
     let place = control.path();
     // A tunnel of this name that was killed, and whatever else was.
     clear_leftovers();
@@ -101,9 +102,8 @@ fn forward(plan: &Plan) -> Result<Option<Gateway>, Failure> {
 /// Answers questions on a thread of their own.
 fn answer(running: &Arc<Running>, handle: &Handle<Driver>, control: Control) -> Result<(), Failure> {
     let (running, handle) = (Arc::clone(running), handle.clone());
-    let answering = move || {
-        let mistake = |error: String| Answer::Text(format!("{MISTAKE}{error}\n"));
-        control.serve(|question, of| match question {
+    let serving = move || {
+        control.serve(answering(|question, of| match question {
             Question::Status => Answer::Text(status::report(&running, &handle)),
             Question::Down => {
                 handle.stop();
@@ -111,16 +111,16 @@ fn answer(running: &Arc<Running>, handle: &Handle<Driver>, control: Control) -> 
             }
             Question::Reload => match running.reload(&handle) {
                 Ok(told) => Answer::Text(told.join("\n") + "\n"),
-                Err(error) => mistake(error),
+                Err(error) => Answer::mistake(&error),
             },
             Question::File => Answer::Text(running.file.display().to_string()),
             Question::Record => match recording::begin(&running, &handle, of) {
                 Ok(write) => Answer::Lines(Box::new(write)),
-                Err(error) => mistake(error),
+                Err(error) => Answer::mistake(&error),
             },
-        });
+        }));
     };
-    let thread = std::thread::Builder::new().name("tunnel-control".into()).spawn(answering);
+    let thread = std::thread::Builder::new().name("tunnel-control".into()).spawn(serving);
     thread.map(drop).map_err(Failure::run)
 }
 

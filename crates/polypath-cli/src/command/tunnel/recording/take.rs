@@ -7,7 +7,8 @@ use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
 
 use super::super::super::Failure;
-use super::super::control::{MISTAKE, Question, connect};
+use super::super::super::control_socket::MISTAKE;
+use super::super::control::{Question, TUNNELS};
 use super::{Batch, Begun, PathLine, read};
 use crate::reorder::Live;
 
@@ -39,8 +40,8 @@ pub(in crate::command) async fn take(
     duration: Duration,
     live: &mut Live,
 ) -> Result<Taken, Failure> {
-    let stream = connect(tunnel).map_err(Failure::run)?;
-    let stream = stream.ok_or_else(|| Failure::Run(format!("no tunnel named {tunnel} runs")))?;
+    let stream = TUNNELS.connect(tunnel).map_err(Failure::run)?;
+    let stream = stream.ok_or_else(|| TUNNELS.missing(tunnel))?;
     stream.set_nonblocking(true).map_err(Failure::run)?;
     let (read, mut write) = UnixStream::from_std(stream).map_err(Failure::run)?.into_split();
     let mut lines = BufReader::new(read).lines();

@@ -4,20 +4,17 @@ mod report;
 mod words;
 
 use std::sync::Arc;
-use std::time::{Duration as SystemDuration, Instant};
+use std::time::Duration as SystemDuration;
 
 use polypath_tunnel::driver::{Driver, Handle};
 
 use super::super::engine::clear_leftovers;
 use super::super::{Failure, complain, print_json, print_line};
 use super::budgets::Budget;
-use super::control::{MISTAKE, Question, ask, names, remove};
+use super::control::{Question, TUNNELS};
 use super::running::Running;
 use report::{BudgetReport, Dropped, PeerReport, TunnelReport};
 use words::words;
-
-/// A tunnel ends within this, unless it hangs.
-const MOST_WAIT: SystemDuration = SystemDuration::from_secs(5);
 
 /// A tunnel as it is now, as JSON; nothing if it has just ended.
 pub(super) fn report(running: &Arc<Running>, handle: &Handle<Driver>) -> String {
@@ -64,19 +61,19 @@ pub(super) fn report(running: &Arc<Running>, handle: &Handle<Driver>) -> String 
 pub(super) fn run(name: Option<&str>, is_json: bool) -> Result<(), Failure> {
     let asked = match name {
         Some(name) => vec![name.to_owned()],
-        None => names().map_err(Failure::run)?,
+        None => TUNNELS.names().map_err(Failure::run)?,
     };
     let mut reports: Vec<TunnelReport> = Vec::new();
     for one in &asked {
         // One that ends just now says nothing.
         if let Some(answer) =
-            ask(one, Question::Status).map_err(Failure::run)?.filter(|text| !text.is_empty())
+            TUNNELS.ask(one, Question::Status.word()).map_err(Failure::run)?.filter(|text| !text.is_empty())
         {
             reports.push(serde_json::from_str(&answer).map_err(Failure::run)?);
         }
     }
     if let (Some(name), true) = (name, reports.is_empty()) {
-        return Err(Failure::Run(format!("no tunnel named {name} runs")));
+        return Err(TUNNELS.missing(name));
     }
     if is_json {
         return print_json(&reports);
@@ -87,56 +84,24 @@ pub(super) fn run(name: Option<&str>, is_json: bool) -> Result<(), Failure> {
     reports.iter().try_for_each(|report| print_line(&words(report)))
 }
 
-/// The socket goes last.
-fn wait_for_end(name: &str) -> Result<(), Failure> {
-    let begin = Instant::now();
-    while names().map_err(Failure::run)?.iter().any(|running| running == name) {
-        if begin.elapsed() > MOST_WAIT {
-            return Err(Failure::Run(format!(
-                "{name} was told to end, and still runs after {} s",
-                MOST_WAIT.as_secs()
-            )));
-        }
-        std::thread::sleep(SystemDuration::from_millis(20));
-    }
-    Ok(())
-}
-
-/// The one that somebody means, of these.
-fn meant<'a>(name: Option<&'a str>, running: &'a [String]) -> Result<&'a str, Failure> {
-    match (name, running) {
-        (Some(name), _) => Ok(name),
-        (None, [only]) => Ok(only),
-        (None, []) => Err(Failure::Run("no tunnel runs".to_owned())),
-        (None, several) => {
-            Err(Failure::Input(format!("several tunnels run: expected one of {}", several.join(", "))))
-        }
-    }
-}
-
 pub(super) fn reload(name: Option<&str>) -> Result<(), Failure> {
-    let running = names().map_err(Failure::run)?;
-    let name = meant(name, &running)?;
-    let answer = ask(name, Question::Reload).map_err(Failure::run)?;
-    let answer = answer.ok_or_else(|| Failure::Run(format!("no tunnel named {name} runs")))?;
-    match answer.trim_end().strip_prefix(MISTAKE) {
-        Some(mistake) => Err(Failure::Input(mistake.to_owned())),
-        None => print_line(answer.trim_end()),
-    }
+    let running = TUNNELS.names().map_err(Failure::run)?;
+    let name = TUNNELS.meant(name, &running)?;
+    print_line(&TUNNELS.tell(name, Question::Reload.word())?)
 }
 
 pub(super) fn down(name: Option<&str>) -> Result<(), Failure> {
-    let running = names().map_err(Failure::run)?;
-    let name = meant(name, &running)?;
-    if ask(name, Question::Down).map_err(Failure::run)?.is_some() {
-        return wait_for_end(name);
+    let running = TUNNELS.names().map_err(Failure::run)?;
+    let name = TUNNELS.meant(name, &running)?;
+    if TUNNELS.ask(name, Question::Down.word()).map_err(Failure::run)?.is_some() {
+        return TUNNELS.wait_for_end(name, SystemDuration::ZERO);
     }
     if !running.iter().any(|left| left == name) {
-        return Err(Failure::Run(format!("no tunnel named {name} runs")));
+        return Err(TUNNELS.missing(name));
     }
     // It was killed: what it left is taken down, and its socket last.
     clear_leftovers();
-    remove(name).map_err(Failure::run)?;
+    TUNNELS.remove(name).map_err(Failure::run)?;
     complain(&format!("{name} had been killed; what it left is taken down"));
     Ok(())
 }

@@ -1,0 +1,196 @@
+//! The socket by which what runs is asked, changed and ended: one line in, one answer out. Each has a name among those of its kind.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use polypath_system::{in_context, runtime_directory};
+
+use super::Failure;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What is told to end does so within this, unless it hangs.
+const MOST_WAIT: Duration = Duration::from_secs(5);
+/// An answer that says what is wrong begins so.
+pub(super) const MISTAKE: &str = "error: ";
+/// A question is short: a word, and what that is about.
+const MOST_QUESTION_BYTES: u64 = 8_192;
+
+/// What is said.
+pub(super) enum Answer {
+    Text(String),
+    /// Something that takes long, and goes on a thread of its own.
+    Lines(Box<dyn FnOnce(&UnixStream) + Send>),
+}
+
+impl Answer {
+    pub(super) fn mistake(error: &str) -> Self {
+        Self::Text(format!("{MISTAKE}{error}\n"))
+    }
+}
+
+/// Those of one kind: what one of them is called.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sockets(pub(super) &'static str);
+
+impl Sockets {
+    fn place(self, name: &str) -> io::Result<PathBuf> {
+        Ok(runtime_directory()?.join(format!("{}-{name}.sock", self.0)))
+    }
+
+    /// Offers one. One that a killed process left is replaced, one that answers is not.
+    pub(super) fn offer(self, name: &str) -> io::Result<Control> {
+        let path = self.place(name)?;
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(directory)
+            .map_err(|error| in_context(format!("{}", directory.display()), error))?;
+        if UnixStream::connect(&path).is_ok() {
+            let kind = self.0;
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                format!("a {kind} named {name} runs already; `polypath {kind} down` ends it"),
+            ));
+        }
+        let _ = std::fs::remove_file(&path);
+        let listener =
+            UnixListener::bind(&path).map_err(|error| in_context(format!("{}", path.display()), error))?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(Control { path, listener })
+    }
+
+    /// The names of those that may run.
+    pub(super) fn names(self) -> io::Result<Vec<String>> {
+        let directory = runtime_directory()?;
+        let entries = match std::fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(in_context(format!("{}", directory.display()), error)),
+        };
+        let name = |entry: io::Result<std::fs::DirEntry>| {
+            let name = entry.ok()?.file_name().into_string().ok()?;
+            let name = name.strip_prefix(self.0)?.strip_prefix('-')?;
+            Some(name.strip_suffix(".sock")?.to_owned())
+        };
+        let mut names: Vec<_> = entries.filter_map(name).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// The one that somebody means, of these.
+    pub(super) fn meant<'a>(self, name: Option<&'a str>, running: &'a [String]) -> Result<&'a str, Failure> {
+        let kind = self.0;
+        match (name, running) {
+            (Some(name), _) => Ok(name),
+            (None, [only]) => Ok(only),
+            (None, []) => Err(Failure::Run(format!("no {kind} runs"))),
+            (None, several) => {
+                Err(Failure::Input(format!("several run: expected one {kind} of {}", several.join(", "))))
+            }
+        }
+    }
+
+    /// What to say where none of that name runs.
+    pub(super) fn missing(self, name: &str) -> Failure {
+        Failure::Run(format!("no {} named {name} runs", self.0))
+    }
+
+    /// Removes the socket of one that was killed.
+    pub(super) fn remove(self, name: &str) -> io::Result<()> {
+        let path = self.place(name)?;
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(in_context(format!("{}", path.display()), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A connection to one. `None` if none of that name runs.
+    pub(super) fn connect(self, name: &str) -> io::Result<Option<UnixStream>> {
+        match UnixStream::connect(self.place(name)?) {
+            Ok(stream) => Ok(Some(stream)),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks one. `None` if none of that name runs.
+    pub(super) fn ask(self, name: &str, question: &str) -> io::Result<Option<String>> {
+        let Some(mut stream) = self.connect(name)? else { return Ok(None) };
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(format!("{question}\n").as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(Some(answer))
+    }
+
+    /// Asks one to do something; what it says to that.
+    pub(super) fn tell(self, name: &str, question: &str) -> Result<String, Failure> {
+        let answer = self.ask(name, question).map_err(Failure::run)?;
+        let answer = answer.ok_or_else(|| self.missing(name))?;
+        match answer.trim_end().strip_prefix(MISTAKE) {
+            Some(mistake) => Err(Failure::Input(mistake.to_owned())),
+            None => Ok(answer.trim_end().to_owned()),
+        }
+    }
+
+    /// Until one that was told to end has. Its socket goes last.
+    pub(super) fn wait_for_end(self, name: &str, most: Duration) -> Result<(), Failure> {
+        let (begin, most) = (Instant::now(), most + MOST_WAIT);
+        while self.names().map_err(Failure::run)?.iter().any(|running| running == name) {
+            if begin.elapsed() > most {
+                return Err(Failure::Run(format!(
+                    "{name} was told to end, and still runs after {} s",
+                    most.as_secs()
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+/// The socket of one that runs. Whoever offers it removes it, at [`Control::path`], in the end.
+pub(super) struct Control {
+    path: PathBuf,
+    listener: UnixListener,
+}
+
+impl Control {
+    /// Answers questions until the listener ends: `answer` gets a word and what stands behind it. What it does not know is not answered.
+    pub(super) fn serve(&self, mut answer: impl FnMut(&str, &str) -> Option<Answer>) {
+        for stream in self.listener.incoming() {
+            let Ok(stream) = stream else { continue };
+            let _ = answer_one(stream, &mut answer);
+        }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+}
+
+fn answer_one(
+    mut stream: UnixStream,
+    answer: &mut impl FnMut(&str, &str) -> Option<Answer>,
+) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new((&stream).take(MOST_QUESTION_BYTES)).read_line(&mut line)?;
+    let (word, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+    match answer(word, rest.trim()) {
+        None => Ok(()),
+        Some(Answer::Text(text)) => stream.write_all(text.as_bytes()),
+        Some(Answer::Lines(write)) => {
+            let thread = std::thread::Builder::new().name("control-lines".into());
+            thread.spawn(move || write(&stream)).map(drop)
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A running proxy answers at its socket.
+
+use std::sync::mpsc::{Sender as Reply, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use polypath_proxy::net::Proxy;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::super::control_socket::{Answer, Control};
+use super::super::uplink_names::UplinkNames;
+use super::super::{Failure, complain};
+use super::limits::Limits;
+use super::report::{ListenerReport, ProxyReport};
+use super::status::PROXIES;
+use super::throttle::ThrottleText;
+
+/// What is left to who runs the proxy, and where the answer goes.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Reload(Reply<Result<String, String>>),
+    /// Answered with the seconds that it may take.
+    Down(Reply<Result<String, String>>),
+}
+
+/// What can be answered at once.
+pub(super) struct Answering {
+    pub(super) proxy: Proxy,
+    pub(super) limits: Arc<Limits>,
+    pub(super) names: Arc<UplinkNames>,
+    pub(super) listeners: Arc<Mutex<Vec<ListenerReport>>>,
+    pub(super) asked: UnboundedSender<Asked>,
+}
+
+/// The socket of a proxy, and what it is called there. It is removed with this.
+pub(super) struct Offered {
+    name: String,
+    control: Arc<Control>,
+}
+
+impl Drop for Offered {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.control.path());
+    }
+}
+
+/// The name that was asked for, or else `proxy`, or one with the number of the process where that runs already.
+pub(super) fn offer(name: Option<&str>) -> Result<Option<Offered>, Failure> {
+    let offer = |name: &str| {
+        PROXIES.offer(name).map(|control| Offered { name: name.into(), control: Arc::new(control) })
+    };
+    if let Some(name) = name {
+        return offer(name).map(Some).map_err(Failure::run);
+    }
+    match offer("proxy").or_else(|_| offer(&format!("proxy-{}", std::process::id()))) {
+        Ok(offered) => Ok(Some(offered)),
+        Err(error) => {
+            complain(&format!("`polypath proxy status` will not find this proxy: {error}"));
+            Ok(None)
+        }
+    }
+}
+
+impl Answering {
+    /// On a thread of its own.
+    pub(super) fn begin(self, offered: &Offered) -> Result<(), Failure> {
+        let (name, control) = (offered.name.clone(), offered.control.clone());
+        let answering = move || control.serve(|word, rest| self.answer(&name, word, rest));
+        let thread = std::thread::Builder::new().name("proxy-control".into());
+        thread.spawn(answering).map(drop).map_err(Failure::run)
+    }
+
+    fn answer(&self, name: &str, word: &str, rest: &str) -> Option<Answer> {
+        let said = match word {
+            "status" => {
+                let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let report = ProxyReport::new(name, listeners, (&self.proxy, &self.limits), &self.names);
+                serde_json::to_string(&report).map_err(|error| error.to_string())
+            }
+            "set" => serde_json::from_str::<ThrottleText>(rest)
+                .map_err(|error| error.to_string())
+                .and_then(|text| self.limits.set_one(&self.proxy, text)),
+            "unset" => self.limits.unset(&self.proxy, rest),
+            "reload" => self.leave(Asked::Reload),
+            "down" => self.leave(Asked::Down),
+            _ => return None,
+        };
+        Some(match said {
+            Ok(text) => Answer::Text(text + "\n"),
+            Err(error) => Answer::mistake(&error),
+        })
+    }
+
+    fn leave(&self, what: impl FnOnce(Reply<Result<String, String>>) -> Asked) -> Result<String, String> {
+        let (reply, answer) = channel();
+        let gone = || "the proxy ends".to_string();
+        self.asked.send(what(reply)).map_err(|_| gone())?;
+        answer.recv().map_err(|_| gone())?
+    }
+}

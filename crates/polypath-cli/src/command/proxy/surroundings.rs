@@ -1,0 +1,26 @@
+//! What limits ask of this machine.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use chrono::{Local, Timelike};
+use polypath_proxy::net::Surroundings;
+use polypath_proxy::throttle::MinuteOfDay;
+
+use super::super::uplink_names::UplinkNames;
+
+/// The names of its interfaces, and its hours.
+#[derive(Debug)]
+pub(super) struct Machine(pub(super) Arc<UplinkNames>);
+
+impl Surroundings for Machine {
+    fn interface_of(&self, local: IpAddr) -> Option<Box<str>> {
+        self.0.name_of(local).map(Into::into)
+    }
+
+    fn minute(&self) -> MinuteOfDay {
+        let now = Local::now();
+        let of = |number: u32| u16::try_from(number).unwrap_or_default();
+        MinuteOfDay::new(of(now.hour()), of(now.minute())).unwrap_or_default()
+    }
+}

@@ -1,0 +1,169 @@
+//! A limit as people write it: in the file, and after `polypath proxy set`.
+
+use clap::{Args, ValueEnum};
+use polypath_config::quantity::{Size, parse_rate, parse_span, read};
+use polypath_proxy::throttle::{Budget, Direction, Limit};
+use polypath_units::{BitRate, Duration};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::wrong::{Wrong, each};
+
+/// The time of a budget that has none.
+const DAY: Duration = Duration::from_secs(86_400);
+
+#[derive(Args, Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct ThrottleText {
+    /// What the limit is called
+    #[arg(value_name = "LIMIT")]
+    pub(super) name: String,
+    /// How fast all that it is of may be together, such as 5mbit
+    #[arg(long, value_name = "RATE")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rate: Option<String>,
+    /// What may pass at once after a while of less, such as 100KB [default: what comes in 50 ms]
+    #[arg(long, value_name = "SIZE")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    burst: Option<String>,
+    /// Clients that it is for, by network or address; all, if it names none. Repeatable, as the next four
+    #[arg(long = "client", value_name = "NETWORK")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    clients: Vec<String>,
+    /// Users that it is for
+    #[arg(long = "user", value_name = "NAME")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    users: Vec<String>,
+    /// Servers that it is for: names, *.DOMAIN, addresses and networks
+    #[arg(long = "host", value_name = "HOST")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    hosts: Vec<String>,
+    /// Ports of servers that it is for: 443, 8000-8080
+    #[arg(long = "port", value_name = "PORT")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ports: Vec<String>,
+    /// Paths to servers that it is for: an interface, or a local address or network; with the engine tcp
+    #[arg(long = "path", value_name = "PATH")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    paths: Vec<String>,
+    /// Which way: up to servers or down to clients; both together, if neither
+    #[arg(long, value_enum, value_name = "DIRECTION")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    direction: Option<DirectionName>,
+    /// When it holds, such as 22:00-06:00
+    #[arg(long, value_name = "HH:MM-HH:MM")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hours: Option<String>,
+    /// How much may pass in a time, such as 2GB
+    #[arg(long, value_name = "SIZE")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    budget: Option<String>,
+    /// The time of the budget, from the first that passes [default: 24h]
+    #[arg(long, value_name = "TIME", requires = "budget")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    period: Option<String>,
+    /// How fast what comes after the budget may be [default: nothing passes]
+    #[arg(long, value_name = "RATE", requires = "budget")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    then: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum DirectionName {
+    Up,
+    Down,
+}
+
+impl ThrottleText {
+    pub(super) fn names_paths(&self) -> bool {
+        !self.paths.is_empty()
+    }
+
+    pub(super) fn limit(&self) -> Result<Limit, Wrong> {
+        let name_fits = |name: &str| (1..=64).contains(&name.len()) && !name.contains(char::is_control);
+        if !name_fits(&self.name) {
+            return Err(("name", "expected 1 to 64 letters".into()));
+        }
+        let rate = |field, text: &Option<String>| {
+            text.as_deref().map(parse_rate).transpose().map_err(|error| (field, error))
+        };
+        let size = |field, text: &Option<String>| {
+            let size = text.as_deref().map(read).transpose().map_err(|error| (field, error))?;
+            Ok(size.map(|Size(octets)| octets))
+        };
+        let mut limit = Limit::new(&self.name);
+        limit.rate = rate("rate", &self.rate)?;
+        limit.burst = size("burst", &self.burst)?;
+        limit.flows.clients = each("clients", &self.clients)?;
+        limit.flows.users = self.users.iter().map(|user| user.as_str().into()).collect();
+        limit.flows.hosts = each("hosts", &self.hosts)?;
+        limit.flows.ports = each("ports", &self.ports)?;
+        limit.flows.paths = each("paths", &self.paths)?;
+        limit.flows.direction = self.direction.map(|direction| match direction {
+            DirectionName::Up => Direction::Up,
+            DirectionName::Down => Direction::Down,
+        });
+        let hours = self.hours.as_deref().map(str::parse).transpose();
+        limit.hours =
+            hours.map_err(|error: polypath_proxy::throttle::HoursError| ("hours", error.to_string()))?;
+        let period = self.period.as_deref().map(parse_span).transpose().map_err(|error| ("period", error))?;
+        let then = rate("then", &self.then)?;
+        limit.budget = match size("budget", &self.budget)? {
+            Some(octets) => {
+                Some(Budget { octets, period: period.unwrap_or(DAY), then: then.unwrap_or(BitRate::ZERO) })
+            }
+            None if self.period.is_some() || self.then.is_some() => {
+                return Err(("budget", "expected one with period and then".into()));
+            }
+            None => None,
+        };
+        if limit.rate.is_none() && limit.budget.is_none() {
+            return Err((
+                "rate",
+                "the limit says nothing: expected a rate, such as 5mbit, or a budget".into(),
+            ));
+        }
+        Ok(limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> Result<Limit, String> {
+        let text: ThrottleText = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        text.limit().map_err(|(field, error)| format!("{field}: {error}"))
+    }
+
+    #[test]
+    fn a_limit_is_read() {
+        let limit = read_text(
+            r#"{"name": "video", "rate": "5mbit", "clients": ["10.0.0.0/8"], "hosts": ["*.example.org"],
+                "ports": ["443"], "direction": "down", "hours": "22:00-06:00", "budget": "2GB", "then": "1mbit"}"#,
+        );
+        let limit = limit.expect("a limit");
+        assert_eq!(limit.rate, Some(BitRate::from_mbps(5)));
+        assert_eq!(limit.flows.direction, Some(Direction::Down));
+        let budget = Budget { octets: 2_000_000_000, period: DAY, then: BitRate::from_mbps(1) };
+        assert_eq!(limit.budget, Some(budget));
+    }
+
+    #[test]
+    fn a_mistake_names_its_field() {
+        for (text, expected) in [
+            (r#"{"name": "a"}"#, "rate: the limit says nothing"),
+            (r#"{"name": "", "rate": "1mbit"}"#, "name: "),
+            (r#"{"name": "a", "rate": "1"}"#, "rate: \"1\" has no unit"),
+            (r#"{"name": "a", "rate": "1mbit", "clients": ["x"]}"#, "clients: x: "),
+            (r#"{"name": "a", "rate": "1mbit", "paths": ["a/b"]}"#, "paths: a/b: "),
+            (r#"{"name": "a", "rate": "1mbit", "hours": "1-2"}"#, "hours: no hours"),
+            (r#"{"name": "a", "rate": "1mbit", "then": "1mbit"}"#, "budget: "),
+            (r#"{"name": "a", "speed": "1mbit"}"#, "unknown field `speed`"),
+        ] {
+            let error = read_text(text).expect_err(text);
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+}

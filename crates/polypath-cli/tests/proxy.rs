@@ -1,0 +1,164 @@
+//! A proxy that runs is looked at, limited and ended.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// A proxy with a folder of its own, which ends with the test.
+struct Fixture {
+    folder: PathBuf,
+    child: Child,
+    /// What it says once it runs.
+    said: BufReader<std::process::ChildStdout>,
+    at: SocketAddr,
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn command(folder: &PathBuf) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    command.arg("proxy").env("POLYPATH_RUNTIME_DIR", folder).current_dir(folder);
+    command
+}
+
+impl Fixture {
+    fn new(name: &str, file: impl FnOnce(SocketAddr) -> String) -> (Self, TcpListener) {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("proxy-{name}"));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        let server = TcpListener::bind("127.0.0.1:0").expect("a server");
+        let text = file(server.local_addr().expect("its address"));
+        fs::write(folder.join("proxy.toml"), text).expect("a file");
+        let mut starting = command(&folder);
+        starting.args(["proxy.toml", "--engine", "tcp", "--accept", "tcp"]).stdout(Stdio::piped());
+        let mut child = starting.spawn().expect("a proxy");
+        let mut said = BufReader::new(child.stdout.take().expect("its output"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("a line");
+        let at = line.split_whitespace().find_map(|word| word.parse().ok()).expect("where it listens");
+        (Self { folder, child, said, at }, server)
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        command(&self.folder).args(words).output().expect("it runs")
+    }
+
+    /// What a command says that does what it is told.
+    fn done(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    fn refused(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert!(!output.status.success(), "{words:?}");
+        String::from_utf8(output.stderr).expect("text")
+    }
+
+    fn status(&self) -> Value {
+        let reports: Value = serde_json::from_str(&self.done(&["status", "--json"])).expect("JSON");
+        reports[0].clone()
+    }
+
+    /// Until a limit holds a connection back.
+    fn held_back(&self) -> Value {
+        loop {
+            let status = self.status();
+            let limits = status["limits"].as_array().expect("limits");
+            if limits.iter().any(|limit| limit["waiting_flows"] != 0) {
+                return status;
+            }
+            sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn forward(server: SocketAddr) -> String {
+    format!("[[entrances]]\nprotocol = \"forward\"\nlisten = \"0\"\nto = \"{server}\"\n")
+}
+
+#[test]
+fn a_connection_that_lives_is_seen_and_limited() {
+    let (proxy, server) = Fixture::new("limited", forward);
+    let mut client = TcpStream::connect(proxy.at).expect("a connection");
+    let (mut stream, _) = server.accept().expect("its other end");
+    stream.write_all(b"before").expect("it is sent");
+    client.read_exact(&mut [0; 6]).expect("it comes");
+
+    let said =
+        proxy.done(&["set", "little", "--budget", "1000B", "--direction", "down", "--client", "127.0.0.1"]);
+    assert_eq!(said, "limit little holds\n");
+    stream.write_all(&[7; 5000]).expect("it is sent");
+    let status = proxy.held_back();
+    assert_eq!(status["name"], "proxy");
+    assert_eq!(status["listeners"][0]["address"], proxy.at.to_string());
+    let limit = &status["limits"][0];
+    assert_eq!((&limit["limit"]["name"], &limit["used_bytes"]), (&"little".into(), &1000.into()));
+    let connection = &status["connections"][0];
+    assert_eq!(connection["client"], client.local_addr().expect("an address").to_string());
+    assert_eq!(connection["to_client_bytes"], 1006);
+    let side = &connection["server_side"];
+    assert_eq!((&side["transport"], side["paths"].as_array().map(Vec::len)), (&"tcp".into(), Some(1)));
+    let text = proxy.done(&["status", "--instance", "proxy"]);
+    assert!(
+        text.contains("limit little: of 1 flows, 1 of which wait") && text.contains("server: tcp"),
+        "{text}"
+    );
+
+    client.read_exact(&mut [0; 1000]).expect("so much comes");
+    assert_eq!(proxy.done(&["unset", "little"]), "limit little is gone\n");
+    client.read_exact(&mut [0; 4000]).expect("the rest comes");
+    drop((client, stream));
+    let mut proxy = proxy;
+    assert_eq!(proxy.done(&["down"]), "");
+    assert!(proxy.child.wait().expect("an end").success());
+    let mut rest = String::new();
+    proxy.said.read_to_string(&mut rest).expect("its last words");
+    assert!(rest.contains("5006 down"), "{rest}");
+    assert_eq!(proxy.done(&["status"]), "no proxy runs\n");
+}
+
+#[test]
+fn limits_of_the_file_come_and_go_with_it() {
+    let throttle = |rate: &str| format!("[[throttle]]\nname = \"all\"\nrate = \"{rate}\"\n");
+    let mut at = None;
+    let (proxy, _server) = Fixture::new("file", |server| {
+        at = Some(server);
+        forward(server) + &throttle("5mbit")
+    });
+    let forward = forward(at.expect("an address"));
+    let rate = |status: Value| status["limits"][0]["limit"]["rate"].clone();
+    assert_eq!(rate(proxy.status()), "5mbit");
+    let place = proxy.folder.join("proxy.toml");
+    fs::write(&place, forward.clone() + &throttle("fast")).expect("a file");
+    let mistake = proxy.refused(&["reload"]);
+    assert!(mistake.contains("throttle[0].rate: \"fast\" has no number"), "{mistake}");
+    assert_eq!(rate(proxy.status()), "5mbit");
+    fs::write(&place, forward.clone() + &throttle("6mbit")).expect("a file");
+    assert!(proxy.done(&["reload"]).starts_with("limit all has changed\n"));
+    assert_eq!(rate(proxy.status()), "6mbit");
+    proxy.done(&["set", "mine", "--rate", "1mbit", "--path", "lo"]);
+    fs::write(&place, forward).expect("a file");
+    assert!(proxy.done(&["reload"]).starts_with("limit all is gone\n"));
+    let names = proxy.status();
+    assert_eq!((&names["limits"][0]["limit"]["name"], &names["limits"][1]), (&"mine".into(), &Value::Null));
+
+    let mistake = proxy.refused(&["unset", "all"]);
+    assert!(mistake.contains("no limit is called all: expected one of mine"), "{mistake}");
+    assert!(proxy.refused(&["set", "nothing"]).contains("the limit says nothing"));
+    assert!(proxy.refused(&["down", "--instance", "other"]).contains("no proxy named other runs"));
+}
