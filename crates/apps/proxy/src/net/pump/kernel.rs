@@ -51,7 +51,7 @@ pub(super) async fn carry(from: &KernelStream, to: &KernelStream, going: &mut Go
                 from.measure_if_due();
                 to.measure_if_due();
                 if is_filled
-                    && *may_splice.get_or_insert_with(|| takes_pipes(to))
+                    && *may_splice.get_or_insert_with(|| gives_pages(from))
                     && splice(from, to, going).await?
                 {
                     return Ok(());
@@ -61,9 +61,10 @@ pub(super) async fn carry(from: &KernelStream, to: &KernelStream, going: &mut Go
     }
 }
 
-/// Sockets of Multipath TCP take what comes out of a pipe page by page, each as a segment of its own: copies are faster.
-fn takes_pipes(to: &KernelStream) -> bool {
-    SockRef::from(to.as_tokio()).protocol().is_ok_and(|protocol| protocol == Some(Protocol::TCP))
+/// Whether a pipe takes what comes without a copy. From a socket of Multipath TCP it gets one, in pages made for it: a buffer that is there costs
+/// less.
+fn gives_pages(from: &KernelStream) -> bool {
+    SockRef::from(from.as_tokio()).protocol().is_ok_and(|protocol| protocol == Some(Protocol::TCP))
 }
 
 /// Reads what is there, no more than so much, and writes what there is room for.
