@@ -78,8 +78,8 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let each = Allowance { connections: 4_096, new_per_second: 4_096, burst: 8_192, memory: u64::MAX };
-        let all = Allowance { connections: 65_536, new_per_second: 65_536, burst: 131_072, memory: u64::MAX };
+        let each = Allowance { connections: 16_384, new_per_second: u32::MAX, burst: u32::MAX, memory: u64::MAX };
+        let all = Allowance { connections: 65_536, new_per_second: u32::MAX, burst: u32::MAX, memory: u64::MAX };
         Self {
             timeouts: Timeouts::default(),
             rules: Rules::new(Vec::new(), Verdict::Allow),
