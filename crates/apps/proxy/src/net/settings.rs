@@ -78,8 +78,10 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let each = Allowance { connections: 16_384, new_per_second: u32::MAX, burst: u32::MAX, memory: u64::MAX };
-        let all = Allowance { connections: 65_536, new_per_second: u32::MAX, burst: u32::MAX, memory: u64::MAX };
+        let each =
+            Allowance { connections: 16_384, new_per_second: u32::MAX, burst: u32::MAX, memory: u64::MAX };
+        let all =
+            Allowance { connections: 65_536, new_per_second: u32::MAX, burst: u32::MAX, memory: u64::MAX };
         Self {
             timeouts: Timeouts::default(),
             rules: Rules::new(Vec::new(), Verdict::Allow),
