@@ -76,6 +76,7 @@ mod perf;
 mod ports;
 #[cfg(feature = "full")]
 mod preload;
+#[cfg(feature = "full")]
 mod proxy;
 #[cfg(feature = "full")]
 mod range_job;
