@@ -133,9 +133,14 @@ pub fn make_request_for_server(
 ) -> Result<(), RequestError> {
     let authority = uri.authority().ok_or(RequestError::NotForProxy)?;
     let host = HeaderValue::from_str(authority.as_str()).map_err(|_| RequestError::Target)?;
+    let is_chunked = fields.contains_key(header::TRANSFER_ENCODING);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     *uri = path.parse().map_err(|_| RequestError::Target)?;
     remove_fields_of_one_hop(fields);
+    if is_chunked {
+        // Without it, a GET would go without its body.
+        fields.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
     fields.insert(header::HOST, host);
     add_via(version, fields);
     Ok(())

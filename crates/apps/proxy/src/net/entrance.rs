@@ -212,7 +212,11 @@ impl Inner {
             let allows = |target: &Target, address| self.allows(&visit.client, user, target, address);
             let udp = udp::Associating { connector: &self.connector, allows, flow: visit.session.flow() };
             let running = udp.run(stream, negotiation, &request.target);
-            return self.unless_stopped(running).await.unwrap_or(Ending::Stopped);
+            let running = visit.session.flow().unless_idle(self.settings().timeouts.idle, running);
+            return match self.unless_stopped(running).await {
+                Some(ended) => ended.unwrap_or(Ending::Idle),
+                None => Ending::Stopped,
+            };
         }
         match self.connect(&visit.client, user, &request.target, visit.entrance).await {
             Ok(server) => {
@@ -220,7 +224,10 @@ impl Inner {
                 let answer = negotiation.handle_connected(local);
                 match stream.write_all(&answer).await {
                     Ok(()) => self.join(stream, server, input.freeze(), visit.session, known).await,
-                    Err(error) => Ending::ClientBroke(error.to_string().into()),
+                    Err(error) => {
+                        server.stream.abort();
+                        Ending::ClientBroke(error.to_string().into())
+                    }
                 }
             }
             Err(failure) => {

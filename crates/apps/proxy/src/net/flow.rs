@@ -1,7 +1,10 @@
 //! What one connection of a client has moved.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep_until;
 
 /// Bytes that a client and its server have exchanged, for those who move them and those who look.
 #[derive(Debug)]
@@ -49,6 +52,30 @@ impl Flow {
         self.touch();
     }
 
+    /// What comes of it, unless nothing moves for so long before.
+    pub(super) async fn unless_idle<T>(
+        &self,
+        limit: Option<Duration>,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut work = pin!(work);
+        let Some(limit) = limit else { return Some(work.await) };
+        let mut until = self.moved_last() + limit;
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Some(done),
+                () = sleep_until(until.into()) => {
+                    let next = self.moved_last() + limit;
+                    if next <= Instant::now() {
+                        return None;
+                    }
+                    until = next;
+                }
+            }
+        }
+    }
+
     pub(super) fn moved(&self, way: Way, count: usize) {
         let counter = match way {
             Way::ToServer => &self.to_server,
@@ -58,13 +85,14 @@ impl Flow {
         self.touch();
     }
 
-    fn touch(&self) {
+    /// Something is said, though it counts no bytes.
+    pub(super) fn touch(&self) {
         let since = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.moved_last.store(since, Ordering::Relaxed);
     }
 
     /// When something moved last.
-    pub(super) fn moved_last(&self) -> Instant {
-        self.begun + std::time::Duration::from_millis(self.moved_last.load(Ordering::Relaxed))
+    fn moved_last(&self) -> Instant {
+        self.begun + Duration::from_millis(self.moved_last.load(Ordering::Relaxed))
     }
 }

@@ -1,10 +1,10 @@
 //! Clients of HTTP: CONNECT, and requests with a whole URL, one server at a time.
 
+mod answering;
 mod body;
 mod held;
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -18,8 +18,8 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use polypath_stack::engine::Stream;
-use tokio::time::timeout;
 
+use self::answering::Answering;
 use self::body::{Passing, RequestLog};
 use self::held::HeldStream;
 use super::connect::ServerSide;
@@ -55,8 +55,7 @@ struct Client {
     visitor: Visitor,
     entrance: Arc<Entrance>,
     session: Arc<Session>,
-    /// Whether the end of the connection has to be a reset: an answer was cut off.
-    resets: Arc<AtomicBool>,
+    answering: Arc<Answering>,
     /// The server of the last request, for the next one. It is not shared with other clients: what a server takes for the next answer is always
     /// for the same client.
     last: tokio::sync::Mutex<Option<Kept>>,
@@ -73,14 +72,14 @@ pub(super) async fn serve(
     entrance: &Arc<Entrance>,
     session: Arc<Session>,
 ) {
-    let resets = Arc::new(AtomicBool::new(false));
-    let held = HeldStream::new(stream, early, resets.clone());
+    let state = Arc::new(Answering::default());
+    let held = HeldStream::new(stream, early, state.clone());
     let client = Arc::new(Client {
         proxy: proxy.clone(),
         visitor,
         entrance: entrance.clone(),
         session,
-        resets: resets.clone(),
+        answering: state,
         last: tokio::sync::Mutex::default(),
         joined: Mutex::default(),
     });
@@ -97,25 +96,21 @@ pub(super) async fn serve(
         .max_header_size(FIELDS_BYTES)
         .max_buf_size(READ_BYTES);
     let mut stop = proxy.stop();
-    {
+    let serving = async {
         let served = builder.serve_connection(TokioIo::new(held), service).with_upgrades();
         let mut served = std::pin::pin!(served);
-        let ended = tokio::select! {
-            ended = served.as_mut() => Some(ended),
-            _ = stop.wait_for(|stop| *stop >= Stop::Draining) => None,
+        let is_over = tokio::select! {
+            // What goes wrong on a connection is the client's business; whether an answer is whole is known without it.
+            _ = served.as_mut() => true,
+            _ = stop.wait_for(|stop| *stop >= Stop::Draining) => false,
         };
-        let ended = match ended {
-            Some(ended) => Some(ended),
-            None => {
-                served.as_mut().graceful_shutdown();
-                proxy.unless_stopped(served.as_mut()).await
-            }
-        };
-        // Also where a body was cut off that hyper itself noticed.
-        if !matches!(ended, Some(Ok(()))) {
-            resets.store(true, Ordering::Relaxed);
+        if !is_over {
+            served.as_mut().graceful_shutdown();
+            let _ = proxy.unless_stopped(served.as_mut()).await;
         }
-    }
+    };
+    // Where nothing moves for too long it is dropped, which resets it in the middle of an answer.
+    let _ = client.session.flow().unless_idle(proxy.settings().timeouts.idle, serving).await;
     let joined = client.joined.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some((upgrade, server, log)) = joined {
         client.join(upgrade, server, &log).await;
@@ -190,12 +185,13 @@ impl Client {
         }
         parts.version = http::Version::HTTP_11;
         let body = Passing::new(body, Way::ToServer, log.clone(), None);
-        let limit = self.proxy.settings().timeouts.answering;
-        let sent = timeout(limit, self.send(Request::from_parts(parts, body), user, &target, &log)).await;
-        let (answer, gate) = match sent {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(failure)) => return not_reached(&target, failure, &log),
-            Err(_) => return not_reached(&target, ConnectFailure::TimedOut, &log),
+        // As long as the request moves, its server need not answer.
+        let limit = Some(self.proxy.settings().timeouts.answering);
+        let sending = self.send(Request::from_parts(parts, body), user, &target, &log);
+        let (answer, gate) = match log.flow().unless_idle(limit, sending).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(failure)) => return not_reached(&target, failure, &log),
+            None => return not_reached(&target, ConnectFailure::TimedOut, &log),
         };
         let (mut parts, body) = answer.into_parts();
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
@@ -206,7 +202,7 @@ impl Client {
         message::add_via(parts.version, &mut parts.headers);
         parts.version = http::Version::HTTP_11;
         log.begins_answer();
-        let mut body = Passing::new(body, Way::ToClient, log, Some(self.resets.clone()));
+        let mut body = Passing::new(body, Way::ToClient, log, Some(self.answering.clone()));
         body.set_gate(gate);
         Response::from_parts(parts, Either::Right(body))
     }
@@ -221,7 +217,13 @@ impl Client {
         log: &Arc<RequestLog>,
     ) -> Result<(Response<Incoming>, Gate), ConnectFailure> {
         let mut last = self.last.lock().await;
-        let kept = last.take().filter(|kept| kept.target == *target && kept.user.as_deref() == user);
+        let may_have_it = |kept: &Kept| {
+            kept.target == *target
+                && kept.user.as_deref() == user
+                // Rules may have changed since.
+                && self.proxy.allows(&self.visitor, user, target, Some(kept.route.address().ip()))
+        };
+        let kept = last.take().filter(may_have_it);
         if let Some(Kept { mut sender, route, .. }) = kept
             && sender.ready().await.is_ok()
         {
@@ -268,7 +270,7 @@ impl Client {
         let mut known = log.known(|known| known.clone());
         let ending = self.proxy.join(stream, server, parts.read_buf, &self.session, &mut known).await;
         log.known(|told| told.is_multipath = known.is_multipath);
-        log.took(self.session.flow());
+        log.took_the_rest();
         log.ended(ending);
     }
 }

@@ -2,6 +2,7 @@
 
 mod limits;
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use polypath_stack::engine::KernelEngine;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{Connector, Entrance, EntranceKind, Proxy, Settings};
+use super::{Connector, Entrance, EntranceKind, Proxy, Settings, Timeouts};
 use crate::access::{Network, Rule, Rules, Verdict};
 use crate::proxy_protocol::ProxyProtocolVersion;
 use crate::target::Target;
@@ -422,4 +423,128 @@ async fn who_has_to_leave_does_not_take_it_for_the_end() {
         let error = client.read_buf(&mut heard).await.expect_err("no end that looks whole");
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{kind}");
     }
+}
+
+#[tokio::test]
+async fn a_reset_while_the_client_sends_is_no_end_either() {
+    let server = server().await;
+    let fixture = Fixture::forward_to(&server).await;
+    let client = fixture.connect().await;
+    let (mut reading, mut writing) = client.into_split();
+    let sending = async {
+        loop {
+            if let Err(error) = writing.write_all(&[7; 100_000]).await {
+                return error.kind();
+            }
+        }
+    };
+    let serving = async {
+        let (mut stream, _) = server.accept().await.unwrap();
+        stream.read_u8().await.unwrap();
+        stream.write_all(b"part").await.unwrap();
+        // Unread bytes fill the way up, so that whoever writes there meets the reset first.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        stream.set_zero_linger().unwrap();
+    };
+    let hearing = async {
+        let mut heard = Vec::new();
+        reading.read_to_end(&mut heard).await.map(|_| heard)
+    };
+    let (heard, (), unsent) = tokio::join!(hearing, serving, sending);
+    // A system gives such an error once: the client has it by reading, or by writing.
+    assert!(heard.is_err() || unsent == ErrorKind::ConnectionReset, "{heard:?} looks whole, {unsent}");
+    assert!(fixture.told().await[0].starts_with("forward the server's connection broke"));
+}
+
+#[tokio::test]
+async fn the_body_of_a_get_in_chunks_is_passed_on() {
+    let server = server().await;
+    let at = server.local_addr().unwrap();
+    let fixture = Fixture::new(EntranceKind::Http).await;
+    let mut client = fixture.connect().await;
+    let asked = format!(
+        "GET http://{at}/ HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+    );
+    client.write_all(asked.as_bytes()).await.unwrap();
+    let (mut stream, _) = server.accept().await.unwrap();
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n0\r\n\r\n") {
+        assert!(stream.read_buf(&mut request).await.unwrap() > 0, "{}", String::from_utf8_lossy(&request));
+    }
+    let request = String::from_utf8(request).unwrap();
+    assert!(
+        request.contains("transfer-encoding: chunked\r\n") && request.contains("\r\n\r\n5\r\nhello"),
+        "{request}"
+    );
+}
+
+fn short(asking: u64, answering: u64, idle: u64) -> Settings {
+    let [asking, answering, idle] = [asking, answering, idle].map(Duration::from_millis);
+    let timeouts = Timeouts { asking, answering, idle: Some(idle), ..Timeouts::default() };
+    Settings { timeouts, ..Settings::default() }
+}
+
+#[tokio::test]
+async fn a_client_that_rests_still_gets_all_of_its_answer() {
+    let server = server().await;
+    let at = server.local_addr().unwrap();
+    let fixture = Fixture::with(EntranceKind::Http.into(), short(100, 60_000, 60_000)).await;
+    let mut client = fixture.connect().await;
+    client.write_all(format!("GET http://{at}/ HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+    let body = "x".repeat(200_000);
+    answer_with(&server, &format!("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n{body}"), false).await;
+    // Nobody is within once the proxy has closed it, and nothing has been read by then.
+    fixture.proxy.sessions().drained().await;
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).await.expect("an end in order");
+    assert!(heard.ends_with(&body), "{} bytes", heard.len());
+}
+
+#[tokio::test]
+async fn an_upload_that_moves_is_not_given_up_and_one_that_stalls_is() {
+    let server = server().await;
+    let at = server.local_addr().unwrap();
+    let fixture = Fixture::with(EntranceKind::Http.into(), short(60_000, 2_000, 60_000)).await;
+    let mut client = fixture.connect().await;
+    let asked = format!("PUT http://{at}/ HTTP/1.1\r\nContent-Length: 12\r\n\r\n");
+    client.write_all(asked.as_bytes()).await.unwrap();
+    let slowly = async {
+        for _ in 0..12 {
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            client.write_all(b"x").await.unwrap();
+        }
+    };
+    let serving = async {
+        let mut request = String::new();
+        let (mut stream, _) = server.accept().await.unwrap();
+        while !request.ends_with("xxxxxxxxxxxx") {
+            request.push(stream.read_u8().await.unwrap() as char);
+        }
+        stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+        stream
+    };
+    let ((), _open) = tokio::join!(slowly, serving);
+    let mut heard = vec![0; 12];
+    client.read_exact(&mut heard).await.unwrap();
+    assert_eq!(heard, b"HTTP/1.1 204");
+
+    let mut client = fixture.connect().await;
+    client.write_all(asked.as_bytes()).await.unwrap();
+    let mut heard = vec![0; 12];
+    client.read_exact(&mut heard).await.unwrap();
+    assert_eq!(heard, b"HTTP/1.1 504");
+}
+
+#[tokio::test]
+async fn an_answer_that_stalls_is_given_up() {
+    let server = server().await;
+    let at = server.local_addr().unwrap();
+    let fixture = Fixture::with(EntranceKind::Http.into(), short(60_000, 60_000, 200)).await;
+    let mut client = fixture.connect().await;
+    client.write_all(format!("GET http://{at}/ HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
+    let (mut stream, _) = server.accept().await.unwrap();
+    stream.read_u8().await.unwrap();
+    stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nhalf").await.unwrap();
+    let mut heard = Vec::new();
+    assert!(client.read_to_end(&mut heard).await.is_err(), "{heard:?} looks whole");
 }

@@ -78,6 +78,12 @@ pub(super) struct Route {
     interface: Option<Box<str>>,
 }
 
+impl Route {
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
 /// What is known of a session by its end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {

@@ -316,8 +316,9 @@ impl KernelStream {
         self.meter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Subflows go with the end; TCP alone can be asked after it, which is done when the stream is dropped.
-    fn measure_before_end(&self) {
+    /// Counts what a side that has ended has carried. Subflows go with the end; TCP alone can be asked after it, which is done when the stream is
+    /// dropped. For who moves bytes by [`KernelStream::as_tokio`].
+    pub fn measure_before_end(&self) {
         if !self.is_plain {
             self.measure();
         }

@@ -82,8 +82,8 @@ impl SharedTally {
             wants_multipath,
             was_multipath: false,
             known: Vec::new(),
-            // Short ones are asked at their end alone.
-            next: Instant::now() + INTERVAL,
+            // Subflows are looked at as soon as something moves; a short connection of TCP is asked at its end alone.
+            next: if wants_multipath { Instant::now() } else { Instant::now() + INTERVAL },
         }
     }
 }
@@ -118,7 +118,10 @@ impl Seen {
                 acknowledged_bytes: tcp.bytes_acked,
                 retransmitted_bytes: tcp.bytes_retrans,
                 retransmitted_segments: tcp.retransmits,
-                subflows: u64::from(was_ready || subflow.established),
+                // One that has ended is no longer established, but what it carried says that it was.
+                subflows: u64::from(
+                    was_ready || subflow.established || tcp.bytes_acked + tcp.bytes_received > 0,
+                ),
             },
         }
     }

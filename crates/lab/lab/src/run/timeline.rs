@@ -484,23 +484,23 @@ mod tests {
         assert!(mean_mbps(&outcome, 0, Some(1), 50, 60) > 2.0, "{outcome:?}");
     }
 
+    fn limit(at_s: u64, mbps: u64) -> PathEvent {
+        PathEvent {
+            at: Duration::from_secs(at_s),
+            path: 0,
+            down: None,
+            interface: false,
+            rate: Some(BitRate::from_mbps(mbps)),
+            loss: None,
+        }
+    }
+
     #[test]
     fn the_longest_time_until_a_connection_has_what_paths_carry_is_found() {
         let event = |at_s, down| second_path(at_s, down, false);
-        let limited = |at_s, mbps| {
-            let at = Duration::from_secs(at_s);
-            PathEvent {
-                at,
-                path: 0,
-                down: None,
-                interface: false,
-                rate: Some(BitRate::from_mbps(mbps)),
-                loss: None,
-            }
-        };
         let timeline = Timeline {
             flows: vec![flow("MPTCP", &[0, 1], None, 0)],
-            events: vec![event(1, true), event(3, false), limited(6, 2), limited(6, 4)],
+            events: vec![event(1, true), event(3, false), limit(6, 2), limit(6, 4)],
             duration: Duration::from_secs(8),
         };
         let set = paths(&[10, 20]);
@@ -528,17 +528,6 @@ mod tests {
 
     #[test]
     fn a_path_that_is_limited_and_freed_is_left_and_used_again_within_two_seconds() {
-        let limit = |at_s, mbps| {
-            let at = Duration::from_secs(at_s);
-            PathEvent {
-                at,
-                path: 0,
-                down: None,
-                interface: false,
-                rate: Some(BitRate::from_mbps(mbps)),
-                loss: None,
-            }
-        };
         let timeline = Timeline {
             flows: vec![flow("MPTCP", &[0, 1], None, 0)],
             events: vec![limit(5, 1), limit(10, 10)],

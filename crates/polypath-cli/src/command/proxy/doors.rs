@@ -7,6 +7,7 @@ use std::sync::Arc;
 use polypath_proxy::convert::{OptionKind, ServerConfig, SupportedExtensions};
 use polypath_proxy::net::{Entrance, EntranceKind, Proxy};
 use polypath_stack::Engine;
+use polypath_stack::engine::Listener;
 use tokio::task::JoinHandle;
 
 use super::super::Failure;
@@ -26,6 +27,16 @@ struct Door {
     /// With the port that it got.
     at: SocketAddr,
     serving: JoinHandle<()>,
+}
+
+impl Door {
+    /// Until its socket is closed.
+    async fn close(mut self) -> EntrancePlan {
+        self.serving.abort();
+        // It was aborted, which is no news.
+        let _ = (&mut self.serving).await;
+        self.plan.clone()
+    }
 }
 
 impl Drop for Door {
@@ -52,7 +63,7 @@ impl Doors {
         self.open.values().map(report).collect()
     }
 
-    /// Opens and closes what differs; those who are within stay. Says what it did.
+    /// Opens and closes what differs; those who are within stay. Says what it did. If not all of it can be, what was open is open again.
     pub(super) async fn follow(&mut self, wanted: &[EntrancePlan]) -> Result<Vec<String>, Failure> {
         let is_open =
             |plan: &EntrancePlan| self.open.get(&plan.listen).is_some_and(|door| door.plan == *plan);
@@ -61,19 +72,22 @@ impl Doors {
         // What is listened at for something else must be free first.
         let is_wanted = |listen: &Listen| wanted.iter().any(|plan| plan.listen == *listen && is_open(plan));
         let closing: Vec<Listen> = self.open.keys().copied().filter(|listen| !is_wanted(listen)).collect();
-        let mut listeners = Vec::new();
+        let (mut listeners, mut replaced) = (Vec::new(), Vec::new());
         for plan in missing {
-            let at = plan.listen.0;
-            if closing.contains(&plan.listen)
-                && let Some(door) = self.open.remove(&plan.listen)
-            {
-                door.serving.abort();
-                // Its socket is closed when the task has ended.
-                tokio::task::yield_now().await;
+            if let Some(door) = self.open.remove(&plan.listen) {
+                replaced.push(door.close().await);
             }
-            let listener = self.accepting.listen(at).await;
-            let listener = listener.map_err(|error| cannot_listen(at.port(), error.kind(), error))?;
-            listeners.push((plan, listener));
+            match self.listen(plan.listen).await {
+                Ok(listener) => listeners.push((plan, listener)),
+                Err(failure) => {
+                    drop(listeners);
+                    for plan in &replaced {
+                        let listener = self.listen(plan.listen).await?;
+                        self.begin(plan, listener)?;
+                    }
+                    return Err(failure);
+                }
+            }
         }
         for listen in closing {
             if self.open.remove(&listen).is_some() {
@@ -81,17 +95,27 @@ impl Doors {
             }
         }
         for (plan, listener) in listeners {
-            let at = listener.local_addr().map_err(Failure::run)?;
-            let (proxy, entrance) = (self.proxy.clone(), entrance(plan)?);
-            let serving = tokio::spawn(async move { proxy.serve(listener, entrance).await });
-            let leads = match &plan.protocol {
-                Protocol::Forward(target) => format!(" to {target}"),
-                _ => String::new(),
-            };
-            told.push(format!("Clients of {} enter at {at}{leads}", plan.protocol.name()));
-            self.open.insert(plan.listen, Door { plan: plan.clone(), at, serving });
+            told.push(self.begin(plan, listener)?);
         }
         Ok(told)
+    }
+
+    async fn listen(&self, Listen(at): Listen) -> Result<Listener, Failure> {
+        let listener = self.accepting.listen(at).await;
+        listener.map_err(|error| cannot_listen(at.port(), error.kind(), error))
+    }
+
+    /// Lets clients in, and says so.
+    fn begin(&mut self, plan: &EntrancePlan, listener: Listener) -> Result<String, Failure> {
+        let at = listener.local_addr().map_err(Failure::run)?;
+        let (proxy, entrance) = (self.proxy.clone(), entrance(plan)?);
+        let serving = tokio::spawn(async move { proxy.serve(listener, entrance).await });
+        self.open.insert(plan.listen, Door { plan: plan.clone(), at, serving });
+        let leads = match &plan.protocol {
+            Protocol::Forward(target) => format!(" to {target}"),
+            _ => String::new(),
+        };
+        Ok(format!("Clients of {} enter at {at}{leads}", plan.protocol.name()))
     }
 }
 

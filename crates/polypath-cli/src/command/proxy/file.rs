@@ -192,17 +192,16 @@ impl Plan {
         }
         let mut places: Vec<_> = self.entrances.iter().map(|entrance| entrance.listen).collect();
         places.sort();
-        if let Some(pair) = places.windows(2).find(|pair| pair[0] == pair[1] && pair[0].0.port() != 0) {
+        if let Some(pair) = places.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Failure::Input(format!("{} is listened at twice: expected each once", pair[0].0)));
         }
         let is_bound = |entrance: &&EntrancePlan| {
             let has_users = self.users.is_some() && entrance.protocol.has_users();
-            let has_rules = self.default == Verdict::Deny
-                || self.rules.iter().any(|rule| rule.verdict == Verdict::Deny && !rule.clients.is_empty());
             entrance.listen.0.ip().to_canonical().is_loopback()
                 || !entrance.protocol.leads_anywhere()
                 || has_users
-                || has_rules
+                // Rules that deny something leave the rest to everybody.
+                || self.default == Verdict::Deny
         };
         match self.entrances.iter().find(|entrance| !is_bound(entrance)) {
             Some(open) if !self.is_open => Err(Failure::Input(format!(
@@ -422,6 +421,11 @@ mod tests {
             ),
             (
                 "[[entrances]]\nprotocol = \"socks\"\nlisten = \"0.0.0.0:1080\"\n",
+                "everybody who reaches 0.0.0.0:1080",
+            ),
+            (
+                "[[entrances]]\nprotocol = \"socks\"\nlisten = \"0.0.0.0:1080\"\n\
+                 [[rules]]\nverdict = \"deny\"\nclients = [\"192.0.2.5\"]\n",
                 "everybody who reaches 0.0.0.0:1080",
             ),
             (&format!("{entrance}{entrance}"), "listened at twice"),

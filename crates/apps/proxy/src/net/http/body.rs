@@ -1,9 +1,8 @@
 //! Bodies that pass through, and what is told of a request once they have.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -13,14 +12,15 @@ use super::super::gate::Gate;
 use super::super::session::Ending;
 use super::super::sessions::Session;
 use super::super::within::{Inner, Known};
+use super::answering::Answering;
 
 /// A body, and whose it is.
 pub(super) struct Passing {
     inner: Incoming,
     way: Way,
     log: Arc<RequestLog>,
-    /// Set if it is cut off.
-    resets: Option<Arc<AtomicBool>>,
+    /// Told how far it has come, if it is that of an answer.
+    answering: Option<Arc<Answering>>,
     is_whole: bool,
     gate: Option<Gate>,
     /// What was read and limits do not let pass yet; no more than hyper reads at once.
@@ -32,10 +32,15 @@ impl Passing {
         inner: Incoming,
         way: Way,
         log: Arc<RequestLog>,
-        resets: Option<Arc<AtomicBool>>,
+        answering: Option<Arc<Answering>>,
     ) -> Self {
         let is_whole = inner.is_end_stream();
-        Self { inner, way, log, resets, is_whole, gate: None, kept: Bytes::new() }
+        if let Some(answering) = &answering {
+            answering.begins();
+        }
+        let this = Self { inner, way, log, answering, is_whole, gate: None, kept: Bytes::new() };
+        this.tell_if_read();
+        this
     }
 
     /// It goes no faster than that.
@@ -43,14 +48,27 @@ impl Passing {
         self.gate = Some(gate);
     }
 
+    fn tell_if_read(&self) {
+        if let Some(answering) = self.answering.as_ref().filter(|_| self.is_whole && self.kept.is_empty()) {
+            answering.is_read();
+        }
+    }
+
     /// As much of what is kept as may pass.
     fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         let count = match &mut self.gate {
-            Some(gate) => ready!(gate.poll_pass(cx, self.kept.len())),
+            Some(gate) => match gate.poll_pass(cx, self.kept.len()) {
+                Poll::Ready(count) => count,
+                Poll::Pending => {
+                    self.log.is_held_back();
+                    return Poll::Pending;
+                }
+            },
             None => self.kept.len(),
         };
         let passing = self.kept.split_to(count.min(self.kept.len()));
         self.log.moved(self.way, passing.len());
+        self.tell_if_read();
         Poll::Ready(passing)
     }
 }
@@ -75,15 +93,15 @@ impl Body for Passing {
                     return self.poll_kept(cx).map(|passing| Some(Ok(Frame::data(passing))));
                 }
             }
-            Poll::Ready(None) => self.is_whole = true,
+            Poll::Ready(None) => {
+                self.is_whole = true;
+                self.tell_if_read();
+            }
             Poll::Ready(Some(Err(error))) => {
                 let why: Arc<str> = error.to_string().into();
                 match self.way {
                     Way::ToServer => self.log.ended(Ending::ClientBroke(why)),
                     Way::ToClient => self.log.ended(Ending::ServerBroke(why)),
-                }
-                if let Some(resets) = &self.resets {
-                    resets.store(true, Ordering::Relaxed);
                 }
             }
             Poll::Pending => {}
@@ -121,6 +139,8 @@ pub(super) struct RequestLog {
     session: Arc<Session>,
     /// Of this request alone.
     flow: Flow,
+    /// What the connection had moved before it: to the server, and to the client.
+    before: (u64, u64),
     state: Mutex<State>,
 }
 
@@ -134,7 +154,20 @@ struct State {
 impl RequestLog {
     pub(super) fn new(proxy: &Arc<Inner>, session: &Arc<Session>) -> Self {
         let (proxy, session) = (proxy.clone(), session.clone());
-        Self { proxy, session, flow: Flow::new(), state: Mutex::default() }
+        session.flow().touch();
+        let before = (session.flow().to_server_bytes(), session.flow().to_client_bytes());
+        Self { proxy, session, flow: Flow::new(), before, state: Mutex::default() }
+    }
+
+    /// What this request moves.
+    pub(super) fn flow(&self) -> &Flow {
+        &self.flow
+    }
+
+    /// A limit lets none of its bytes pass.
+    fn is_held_back(&self) {
+        self.flow.is_held_back();
+        self.session.flow().is_held_back();
     }
 
     pub(super) fn known<T>(&self, tell: impl FnOnce(&mut Known) -> T) -> T {
@@ -150,11 +183,13 @@ impl RequestLog {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).ending.get_or_insert(ending);
     }
 
-    /// What the connection has moved is this request's.
-    pub(super) fn took(&self, whole: &Flow) {
-        for (way, bytes) in
-            [(Way::ToServer, whole.to_server_bytes()), (Way::ToClient, whole.to_client_bytes())]
-        {
+    /// What the connection has moved since is this request's.
+    pub(super) fn took_the_rest(&self) {
+        let (whole, (to_server, to_client)) = (self.session.flow(), self.before);
+        for (way, bytes) in [
+            (Way::ToServer, whole.to_server_bytes() - to_server),
+            (Way::ToClient, whole.to_client_bytes() - to_client),
+        ] {
             self.flow.moved(way, usize::try_from(bytes).unwrap_or(usize::MAX));
         }
     }

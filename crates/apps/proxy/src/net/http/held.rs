@@ -3,12 +3,13 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use polypath_stack::engine::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::answering::Answering;
 
 /// Dropping it resets the connection if an answer was cut off: its end would look like the end of the answer.
 #[derive(Debug)]
@@ -16,12 +17,12 @@ pub(super) struct HeldStream {
     stream: Option<Stream>,
     /// What was read of it before.
     early: Bytes,
-    resets: Arc<AtomicBool>,
+    answering: Arc<Answering>,
 }
 
 impl HeldStream {
-    pub(super) fn new(stream: Stream, early: Bytes, resets: Arc<AtomicBool>) -> Self {
-        Self { stream: Some(stream), early, resets }
+    pub(super) fn new(stream: Stream, early: Bytes, answering: Arc<Answering>) -> Self {
+        Self { stream: Some(stream), early, answering }
     }
 
     pub(super) fn into_stream(mut self) -> Option<Stream> {
@@ -35,7 +36,7 @@ impl HeldStream {
 
 impl Drop for HeldStream {
     fn drop(&mut self) {
-        if self.resets.load(Ordering::Relaxed)
+        if self.answering.is_in_the_middle()
             && let Some(stream) = self.stream.take()
         {
             stream.abort();
@@ -61,15 +62,13 @@ impl AsyncWrite for HeldStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Asked when hyper has handed over all that it had.
+        self.answering.is_written();
         self.stream()?.poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Where an answer was cut off, no end is sent before the reset.
-        if self.resets.load(Ordering::Relaxed) {
-            Poll::Ready(Ok(()))
-        } else {
-            self.stream()?.poll_shutdown(cx)
-        }
+        if self.answering.is_in_the_middle() { Poll::Ready(Ok(())) } else { self.stream()?.poll_shutdown(cx) }
     }
 }

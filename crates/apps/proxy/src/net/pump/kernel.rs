@@ -7,6 +7,7 @@ use bytes::Bytes;
 use polypath_stack::engine::KernelStream;
 use socket2::{Protocol, SockRef};
 use tokio::io::Interest;
+use tokio::task::coop::consume_budget;
 
 use super::pipe::{CAPACITY_BYTES, Pipe};
 use super::{Broken, Carried, Going};
@@ -42,6 +43,7 @@ pub(super) async fn carry(from: &KernelStream, to: &KernelStream, going: &mut Go
             Passed::Nothing => going.gate.give_back(granted),
             Passed::End => {
                 going.gate.give_back(granted);
+                from.measure_before_end();
                 return Ok(());
             }
             Passed::Some { count, left } => {
@@ -56,6 +58,8 @@ pub(super) async fn carry(from: &KernelStream, to: &KernelStream, going: &mut Go
                 {
                     return Ok(());
                 }
+                // Others have a turn.
+                consume_budget().await;
             }
         }
     }
@@ -113,13 +117,12 @@ async fn splice(from: &KernelStream, to: &KernelStream, going: &mut Going<'_>) -
         };
         while !pipe.is_empty() {
             let drained = sink.async_io(Interest::WRITABLE, || pipe.drain(sink)).await;
-            drained.map_err(Broken::To)?;
+            going.flow.moved(going.way, drained.map_err(Broken::To)?);
         }
-        going.moved(filled, granted);
+        going.took(filled, granted);
         from.measure_if_due();
         to.measure_if_due();
-        // Others have a turn.
-        tokio::task::coop::consume_budget().await;
+        consume_budget().await;
     }
 }
 

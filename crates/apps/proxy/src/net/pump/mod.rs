@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use polypath_stack::engine::Stream;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
 
 use super::flow::{Flow, Way};
 use super::gate::{Gate, Gates};
@@ -57,22 +57,13 @@ pub(super) async fn pump(
     gates: Gates,
     idle: Option<Duration>,
 ) -> Moved {
-    let mut both = pin!(both(client, server, early, flow, gates));
-    let Some(limit) = idle else { return both.await };
-    let mut until = Instant::now() + limit;
-    loop {
-        tokio::select! {
-            biased;
-            moved = &mut both => return moved,
-            () = sleep_until(until) => {
-                let next = Instant::from_std(flow.moved_last()) + limit;
-                if next <= Instant::now() {
-                    return Moved::Idle;
-                }
-                until = next;
-            }
-        }
-    }
+    flow.unless_idle(idle, both(client, server, early, flow, gates)).await.unwrap_or(Moved::Idle)
+}
+
+/// Whether what was written to only hears no more. Any other error of a connection is given once: who writes has it, and who reads comes to an end
+/// that looks as if it were one.
+fn hears_no_more(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected)
 }
 
 async fn both(client: &Stream, server: &Stream, early: Bytes, flow: &Flow, gates: Gates) -> Moved {
@@ -104,10 +95,11 @@ async fn both(client: &Stream, server: &Stream, early: Bytes, flow: &Flow, gates
         },
         Err(Broken::From(error)) => Moved::ClientBroke(error),
         // A server may answer, end and hear no more; what it has said is still for the client.
-        Err(Broken::To(error)) => match down.await {
+        Err(Broken::To(error)) if hears_no_more(&error) => match down.await {
             Ok(()) => linger(client).await,
             Err(_) => Moved::ServerBroke(error),
         },
+        Err(Broken::To(error)) => Moved::ServerBroke(error),
     }
 }
 
@@ -142,6 +134,11 @@ impl Going<'_> {
     /// So many were moved, of those that might have been.
     fn moved(&mut self, count: usize, granted: usize) {
         self.flow.moved(self.way, count);
+        self.took(count, granted);
+    }
+
+    /// So many were read, of those that might have been.
+    fn took(&mut self, count: usize, granted: usize) {
         self.gate.give_back(granted.saturating_sub(count));
     }
 }
