@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
+use std::net::Ipv6Addr;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -14,15 +16,12 @@ struct Server {
 }
 
 impl Server {
-    /// At a port that was free a moment ago.
     fn new(options: &[&str]) -> Self {
         Self::with_errors(options, Stdio::inherit())
     }
 
     fn with_errors(options: &[&str], errors: Stdio) -> Self {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = free.local_addr().expect("an address").port().to_string();
-        drop(free);
+        let port = free_port();
         let mut child = Command::new(env!("CARGO_BIN_EXE_polypath"))
             .args(["perf", "-s", "-B", "127.0.0.1", "--engine", "tcp", "-p", &port])
             .args(options)
@@ -123,23 +122,39 @@ impl Program {
             }
         }
     }
+
+    /// The same, ended if it takes a minute: a test that waits for it fails.
+    fn bounded(self) -> Command {
+        let command = self.command();
+        let mut bounded = Command::new("timeout");
+        bounded.args(["--signal=KILL", "60"]).arg(command.get_program()).args(command.get_args());
+        bounded
+    }
 }
 
+/// It was free a moment ago, and no two tests are given the same. The system chooses none of these for a client: one that comes before its server
+/// would be connected to itself.
 fn free_port() -> String {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    free.local_addr().expect("an address").port().to_string()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let ports = (0..10_000).map(|_| {
+        let number = std::process::id().wrapping_mul(16) + NEXT.fetch_add(1, Ordering::Relaxed);
+        20_000 + u16::try_from(number % 10_000).expect("a port")
+    });
+    let is_free = |port: &u16| std::net::TcpListener::bind((Ipv6Addr::UNSPECIFIED, *port)).is_ok();
+    let mut free = ports.filter(is_free);
+    free.next().expect("a port").to_string()
 }
 
 /// One test between two programs: what the client printed, and what the server did.
 fn between(client: Program, server: Program, at_server: &[&str], options: &[&str]) -> (Output, Output) {
     let port = free_port();
-    let mut serving = server.command();
+    let mut serving = server.bounded();
     serving.args(["-s", "-1", "-p", &port]).args(at_server).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut serving = Ended(serving.spawn().expect("the server runs"));
     let mut sent = None;
     // The server takes a moment to start.
     for _ in 0..100 {
-        let mut command = client.command();
+        let mut command = client.bounded();
         command.args(["-c", "127.0.0.1", "-p", &port]).args(options);
         let output = command.output().expect("the client runs");
         let said = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
@@ -160,6 +175,15 @@ fn between(client: Program, server: Program, at_server: &[&str], options: &[&str
 /// The same with JSON of both.
 fn reports(client: Program, server: Program, options: &[&str]) -> (Value, Value) {
     let (sent, served) = between(client, server, &["-J"], &[options, &["-J"]].concat());
+    for (end, output) in [("client", &sent), ("server", &served)] {
+        let said = || String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
+        assert_ne!(
+            output.status.code(),
+            None,
+            "{client:?} to {server:?} {options:?}: the {end} hangs: {}",
+            said()
+        );
+    }
     let (sent, served) = (json(&sent), json(&served));
     for report in [&sent, &served] {
         assert!(report.get("error").is_none(), "{client:?} to {server:?} {options:?}: {report}");
