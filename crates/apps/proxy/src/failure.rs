@@ -36,6 +36,38 @@ pub enum ConnectFailure {
     /// Something in this host, such as that descriptors have run out.
     #[error("this proxy can't open a connection now")]
     Local,
+    /// The proxy through which servers are reached led to nothing.
+    #[error("the proxy on the way {0}")]
+    Upstream(UpstreamFailure),
+}
+
+/// Why a proxy on the way led to nothing. What it tells of the server is a [`ConnectFailure`] of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum UpstreamFailure {
+    /// There is no connection to it.
+    #[error("can't be reached")]
+    Unreachable,
+    /// It ended the connection instead of an answer.
+    #[error("ends the connection without an answer")]
+    Silent,
+    /// What it says is not of the protocol.
+    #[error("answers with what makes no sense")]
+    Garbled,
+    /// It does not know who asks.
+    #[error("does not take who this is")]
+    Unauthorized,
+    /// Its rules do not allow it.
+    #[error("does not allow this connection")]
+    NotAllowed,
+    /// It has as much as it may have, or has trouble, and is left alone for a while.
+    #[error("takes no connections now")]
+    Full,
+    /// It does not do what is asked, or gives no reason.
+    #[error("does not do this")]
+    Unsupported,
+    /// Its protocol has no place for such an address.
+    #[error("can't be asked for an address of this kind")]
+    Address,
 }
 
 impl From<&std::io::Error> for ConnectFailure {

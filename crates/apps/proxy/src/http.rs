@@ -6,7 +6,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::Scheme;
 use http::{Method, StatusCode, Uri, Version};
 
-use crate::failure::ConnectFailure;
+use crate::failure::{ConnectFailure, UpstreamFailure};
 use crate::target::{Host, Target};
 
 /// Fields that are for the next hop alone, besides those that `Connection` names (RFC 9110 §7.6.1).
@@ -156,8 +156,13 @@ pub fn add_via(version: Version, fields: &mut HeaderMap) {
 #[must_use]
 pub fn status_of(failure: ConnectFailure) -> StatusCode {
     match failure {
-        ConnectFailure::NotAllowed => StatusCode::FORBIDDEN,
-        ConnectFailure::Overloaded | ConnectFailure::Local => StatusCode::SERVICE_UNAVAILABLE,
+        ConnectFailure::NotAllowed
+        | ConnectFailure::Upstream(UpstreamFailure::NotAllowed | UpstreamFailure::Address) => {
+            StatusCode::FORBIDDEN
+        }
+        ConnectFailure::Overloaded
+        | ConnectFailure::Local
+        | ConnectFailure::Upstream(UpstreamFailure::Full) => StatusCode::SERVICE_UNAVAILABLE,
         ConnectFailure::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         ConnectFailure::NameUnknown
         | ConnectFailure::NameLookupFailed
@@ -165,7 +170,8 @@ pub fn status_of(failure: ConnectFailure) -> StatusCode {
         | ConnectFailure::Reset
         | ConnectFailure::Garbled
         | ConnectFailure::NetworkUnreachable
-        | ConnectFailure::HostUnreachable => StatusCode::BAD_GATEWAY,
+        | ConnectFailure::HostUnreachable
+        | ConnectFailure::Upstream(_) => StatusCode::BAD_GATEWAY,
     }
 }
 

@@ -61,6 +61,9 @@ pub trait Negotiation {
     /// Takes what it understands from the front of `input`.
     fn poll_step(&mut self, input: &mut BytesMut) -> Step;
 
+    /// The server agreed on Multipath TCP. Said before [`Negotiation::handle_connected`].
+    fn handle_multipath(&mut self) {}
+
     /// The server is reached, from this address: what the client is told.
     fn handle_connected(&mut self, local: SocketAddr) -> Bytes;
 

@@ -1,5 +1,6 @@
 //! The Error TLV: why there is no connection (RFC 8803 §6.2.8).
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -7,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use super::cookie::{Cookie, CookieError};
 use super::options::OptionKinds;
 use super::tlv;
+use crate::failure::{ConnectFailure, UpstreamFailure};
 
 /// What a converter says instead of connecting. Display is one line for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,6 +112,31 @@ impl ErrorTlv {
         }
     }
 
+    /// What it means for who wants to reach this server.
+    #[must_use]
+    pub fn failure(&self, server: IpAddr) -> ConnectFailure {
+        let of_converter = |failure| ConnectFailure::Upstream(failure);
+        match self {
+            Self::NotAuthorized => of_converter(UpstreamFailure::NotAllowed),
+            Self::ResourceExceeded { .. } | Self::NetworkFailure { .. } => {
+                of_converter(UpstreamFailure::Full)
+            }
+            Self::UnsupportedVersion(_)
+            | Self::MalformedMessage(_)
+            | Self::UnsupportedMessage(_)
+            | Self::MissingCookie(_)
+            | Self::UnsupportedTcpOption(_)
+            | Self::Other { .. } => of_converter(UpstreamFailure::Unsupported),
+            Self::ConnectionReset => ConnectFailure::Refused,
+            // Ports are codes of their own: 3 of ICMP, and 4 of ICMPv6 (RFC 792, RFC 4443).
+            Self::DestinationUnreachable { icmp_code } => match (server.to_canonical(), icmp_code) {
+                (_, 0) => ConnectFailure::NetworkUnreachable,
+                (IpAddr::V4(_), 3) | (IpAddr::V6(_), 4) => ConnectFailure::Refused,
+                _ => ConnectFailure::HostUnreachable,
+            },
+        }
+    }
+
     pub(super) fn parse(value: &[u8]) -> Result<Self, CookieError> {
         let (code, value) = value.split_first().map_or((u8::MAX, value), |(code, value)| (*code, value));
         let (first, aligned) = value.split_first().map_or((0, value), |(first, aligned)| (*first, aligned));
@@ -191,6 +218,23 @@ mod tests {
         assert_eq!(ErrorTlv::ResourceExceeded { delay_s: 7 }.delay(), Some(Duration::from_secs(7)));
         assert_eq!(ErrorTlv::NetworkFailure { delay_s: 0 }.delay(), Some(Duration::from_secs(30)));
         assert_eq!(ErrorTlv::ConnectionReset.delay(), None);
+    }
+
+    #[test]
+    fn icmp_codes_are_of_their_family() {
+        let failure = |icmp_code, server: &str| {
+            ErrorTlv::DestinationUnreachable { icmp_code }.failure(server.parse().expect("an address"))
+        };
+        for (code, v4, v6) in [
+            (0, ConnectFailure::NetworkUnreachable, ConnectFailure::NetworkUnreachable),
+            (1, ConnectFailure::HostUnreachable, ConnectFailure::HostUnreachable),
+            (3, ConnectFailure::Refused, ConnectFailure::HostUnreachable),
+            (4, ConnectFailure::HostUnreachable, ConnectFailure::Refused),
+            (200, ConnectFailure::HostUnreachable, ConnectFailure::HostUnreachable),
+        ] {
+            let found = [failure(code, "192.0.2.1"), failure(code, "::ffff:192.0.2.1")];
+            assert_eq!((found, failure(code, "2001:db8::1")), ([v4; 2], v6), "{code}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::error::ErrorTlv;
 use super::extensions::{SupportedExtensions, is_ignored};
 use super::message::{self, LONGEST_MESSAGE, Message, MessageError};
 use super::options::{OptionKind, OptionKinds, TcpOptions};
-use crate::failure::ConnectFailure;
+use crate::failure::{ConnectFailure, UpstreamFailure};
 use crate::negotiation::{Command, Negotiation, Refusal, Request, Step};
 
 /// What all clients of a converter meet.
@@ -89,15 +89,10 @@ impl Server {
 
     /// The options that the server is to be sent, beside those that the converter sends anyway (RFC 8803 §6.2.5). All are supported. One without a
     /// value gets it from the converter; TCP Fast Open alone can have one, a cookie of the server, to be sent as it is.
-    pub fn asked_options(&self) -> impl Iterator<Item = super::TcpOption<'_>> {
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn asked_options(&self) -> impl Iterator<Item = super::TcpOption<'_>> {
         let options = self.asked.iter().filter_map(Connect::options).flat_map(TcpOptions::iter);
         options.filter(|option| !is_ignored(option.kind))
-    }
-
-    /// The options of the server's SYN/ACK, if they can be known. The client learns them by [`Negotiation::handle_connected`]. Where no more is
-    /// known than that Multipath TCP was agreed on, its option without a value says so.
-    pub fn set_server_options(&mut self, options: TcpOptions) {
-        self.server_options = Some(options);
     }
 
     fn handle_message(&mut self, octets: &Bytes) -> Result<Step, Refused> {
@@ -195,6 +190,11 @@ impl Negotiation for Server {
         }
     }
 
+    fn handle_multipath(&mut self) {
+        // No more is known of the SYN/ACK, so the option has no value.
+        self.server_options = TcpOptions::default().with(OptionKind::MULTIPATH_TCP, &[]).ok();
+    }
+
     fn handle_connected(&mut self, _local: SocketAddr) -> Bytes {
         let asked_for_options = self.asked.as_ref().is_some_and(|connect| connect.options().is_some());
         let mut answer = if self.announces { self.announcement() } else { Message::default() };
@@ -216,9 +216,16 @@ impl Server {
     fn error_of(&self, failure: ConnectFailure) -> ErrorTlv {
         let is_v6 = self.asked.as_ref().is_some_and(|connect| connect.remote().is_ipv6());
         match failure {
-            ConnectFailure::NotAllowed => ErrorTlv::NotAuthorized,
-            ConnectFailure::Overloaded | ConnectFailure::Local => ErrorTlv::ResourceExceeded { delay_s: 0 },
-            ConnectFailure::NameLookupFailed => ErrorTlv::NetworkFailure { delay_s: 0 },
+            ConnectFailure::NotAllowed
+            | ConnectFailure::Upstream(UpstreamFailure::NotAllowed | UpstreamFailure::Address) => {
+                ErrorTlv::NotAuthorized
+            }
+            ConnectFailure::Overloaded
+            | ConnectFailure::Local
+            | ConnectFailure::Upstream(UpstreamFailure::Full) => ErrorTlv::ResourceExceeded { delay_s: 0 },
+            ConnectFailure::NameLookupFailed | ConnectFailure::Upstream(_) => {
+                ErrorTlv::NetworkFailure { delay_s: 0 }
+            }
             ConnectFailure::Refused | ConnectFailure::Reset | ConnectFailure::Garbled => {
                 ErrorTlv::ConnectionReset
             }

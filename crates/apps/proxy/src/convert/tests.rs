@@ -88,7 +88,7 @@ fn options_of_the_server_are_told() {
         ask(&client, &mut server);
         assert_eq!(server.asked_options().count(), usize::from(asked));
         if known {
-            server.set_server_options(multipath());
+            server.handle_multipath();
         }
         let (found, _) = outcome(&mut client, &server.handle_connected(remote()));
         let Ok(Some(Outcome::Connected { server_options: Some(options), supported: None })) = found else {
@@ -275,7 +275,7 @@ fn a_message_that_is_cut_anywhere_is_awaited() {
     let request = client().with_options(multipath()).with_info().with_cookie(cookie).first_bytes();
     let mut connected = server(&config());
     ask(&client().with_info(), &mut connected);
-    connected.set_server_options(multipath());
+    connected.handle_multipath();
     let answer = connected.handle_connected(remote());
     for octets in 0..request.len() {
         let mut server = server(&config());

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
 use polypath_stack::Engine;
@@ -39,6 +40,8 @@ pub struct ServerSide {
     pub stream: Stream,
     /// Its address, of those that its name has.
     pub address: SocketAddr,
+    /// What it has said already.
+    pub early: Bytes,
 }
 
 impl Connector {
@@ -61,24 +64,42 @@ impl Connector {
         limit: Duration,
         allows: impl Fn(IpAddr) -> bool,
     ) -> Result<ServerSide, ConnectFailure> {
+        self.connect_by(target, limit, allows, |address| attempt(self.engine.clone(), address)).await
+    }
+
+    /// The same, where `open` makes an attempt at one address.
+    pub(super) async fn connect_by<A>(
+        &self,
+        target: &Target,
+        limit: Duration,
+        allows: impl Fn(IpAddr) -> bool,
+        open: impl Fn(SocketAddr) -> A,
+    ) -> Result<ServerSide, ConnectFailure>
+    where
+        A: Future<Output = Result<ServerSide, ConnectFailure>> + Send + 'static,
+    {
         let reaching = async {
             match &target.host {
                 Host::Address(address) if allows(*address) => {
-                    attempt(self.engine.clone(), SocketAddr::new(*address, target.port)).await
+                    open(SocketAddr::new(*address, target.port)).await
                 }
                 Host::Address(_) => Err(ConnectFailure::NotAllowed),
-                Host::Name(name) => Box::pin(self.connect_by_name(name, target.port, allows)).await,
+                Host::Name(name) => Box::pin(self.connect_by_name(name, target.port, allows, open)).await,
             }
         };
         timeout(limit, reaching).await.unwrap_or(Err(ConnectFailure::TimedOut))
     }
 
-    async fn connect_by_name(
+    async fn connect_by_name<A>(
         &self,
         name: &Name,
         port: u16,
         allows: impl Fn(IpAddr) -> bool,
-    ) -> Result<ServerSide, ConnectFailure> {
+        open: impl Fn(SocketAddr) -> A,
+    ) -> Result<ServerSide, ConnectFailure>
+    where
+        A: Future<Output = Result<ServerSide, ConnectFailure>> + Send + 'static,
+    {
         let resolvers = self.resolvers.get_or_try_init(async || Resolvers::new()).await;
         let resolvers = resolvers.map_err(|_| ConnectFailure::NameLookupFailed)?;
         let begun = tokio::time::Instant::now();
@@ -93,7 +114,7 @@ impl Connector {
         loop {
             let now = since(tokio::time::Instant::now());
             while let Some(address) = race.poll_attempt(now) {
-                attempts.spawn(attempt(self.engine.clone(), SocketAddr::new(address, port)));
+                attempts.spawn(open(SocketAddr::new(address, port)));
             }
             if race.is_lost() {
                 return Err(failures.sum());
@@ -156,7 +177,9 @@ impl Failures {
 
 async fn attempt(engine: Engine, address: SocketAddr) -> Result<ServerSide, ConnectFailure> {
     let connected = engine.connect(address, &ConnectOptions::default()).await;
-    connected.map(|stream| ServerSide { stream, address }).map_err(|error| failure_of(&error))
+    connected
+        .map(|stream| ServerSide { stream, address, early: Bytes::new() })
+        .map_err(|error| failure_of(&error))
 }
 
 fn failure_of(error: &io::Error) -> ConnectFailure {

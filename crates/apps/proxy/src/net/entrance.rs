@@ -1,5 +1,6 @@
 //! Where clients enter, and what becomes of them.
 
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -12,15 +13,17 @@ use tokio::time::{sleep, timeout};
 
 use super::clock::now;
 use super::connect::Connector;
+use super::flow::Way;
 use super::http;
 use super::negotiate::{negotiate, say_farewell};
 use super::session::{Ending, SessionEnd};
 use super::sessions::{Session, Sessions};
 use super::settings::{Entrance, EntranceKind, Settings};
 use super::udp;
-use super::within::{Inner, Known, Stop, Visitor, send_at_once};
+use super::within::{Inner, Known, Stop, Visitor, is_multipath, send_at_once};
 use crate::access::Clients;
 use crate::convert::{self, CookiePeriod};
+use crate::failure::{ConnectFailure, UpstreamFailure};
 use crate::negotiation::{Command, Negotiation};
 use crate::proxy_protocol::ProxyHeader;
 use crate::socks::Socks5;
@@ -35,6 +38,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A proxy. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Proxy(Arc<Inner>);
+
+/// Of what a client of a forwarded port has said already, so much goes with a request to a proxy on the way.
+const EARLY_BYTES: usize = 2048;
 
 /// One client's connection.
 struct Visit<'a> {
@@ -161,13 +167,29 @@ impl Inner {
         self.tell(entrance.protocol(), client, &known, session.flow(), &ending);
     }
 
-    async fn run(&self, stream: Stream, input: BytesMut, visit: &Visit<'_>, known: &mut Known) -> Ending {
+    async fn run(
+        &self,
+        mut stream: Stream,
+        mut input: BytesMut,
+        visit: &Visit<'_>,
+        known: &mut Known,
+    ) -> Ending {
         match &visit.entrance.kind {
             EntranceKind::Forward(target) => {
                 known.target = Some(target.clone());
                 visit.session.asks(None, target);
-                match self.reach(target, visit.client.address, visit.entrance, |_| true).await {
-                    Ok(server) => self.join(stream, server, input.freeze(), visit.session, known).await,
+                // What is there already may go with a request to a proxy on the way.
+                if self.settings().via.is_some() && read_now(&mut stream, &mut input).await.is_err() {
+                    stream.abort();
+                    return Ending::Unasked;
+                }
+                let (said, mut early) = (input.len(), input.freeze());
+                let client = visit.client.address;
+                match self.reach(target, client, visit.entrance, &mut early, |_| true).await {
+                    Ok(server) => {
+                        visit.session.flow().moved(Way::ToServer, said - early.len());
+                        self.join(stream, server, early, visit.session, known).await
+                    }
                     Err(failure) => {
                         stream.abort();
                         Ending::NotReached(failure)
@@ -208,6 +230,12 @@ impl Inner {
         known.target = Some(request.target.clone());
         let user = known.user.as_deref();
         visit.session.asks(user, &request.target);
+        if request.command == Command::Associate && self.settings().via.is_some() {
+            // The proxy on the way carries none, and past it they shall not go.
+            let failure = ConnectFailure::Upstream(UpstreamFailure::Unsupported);
+            say_farewell(&mut stream, &negotiation.handle_failed(failure)).await;
+            return Ending::NotReached(failure);
+        }
         if request.command == Command::Associate {
             let allows = |target: &Target, address| self.allows(&visit.client, user, target, address);
             let udp = udp::Associating { connector: &self.connector, allows, flow: visit.session.flow() };
@@ -218,12 +246,17 @@ impl Inner {
                 None => Ending::Stopped,
             };
         }
-        match self.connect(&visit.client, user, &request.target, visit.entrance).await {
+        let (said, mut early) = (input.len(), input.freeze());
+        match self.connect(&visit.client, user, &request.target, visit.entrance, &mut early).await {
             Ok(server) => {
+                visit.session.flow().moved(Way::ToServer, said - early.len());
+                if is_multipath(&server.stream) {
+                    negotiation.handle_multipath();
+                }
                 let local = server.stream.local_addr().unwrap_or_else(|_| unspecified(server.address));
                 let answer = negotiation.handle_connected(local);
                 match stream.write_all(&answer).await {
-                    Ok(()) => self.join(stream, server, input.freeze(), visit.session, known).await,
+                    Ok(()) => self.join(stream, server, early, visit.session, known).await,
                     Err(error) => {
                         server.stream.abort();
                         Ending::ClientBroke(error.to_string().into())
@@ -235,6 +268,16 @@ impl Inner {
                 Ending::NotReached(failure)
             }
         }
+    }
+}
+
+/// Takes what a client has said already, and waits for nothing. Its end is left for who reads next.
+async fn read_now(stream: &mut Stream, input: &mut BytesMut) -> io::Result<()> {
+    input.reserve(EARLY_BYTES);
+    tokio::select! {
+        biased;
+        read = stream.read_buf(input) => read.map(drop),
+        () = std::future::ready(()) => Ok(()),
     }
 }
 

@@ -154,7 +154,7 @@ impl Client {
     }
 
     async fn connect(&self, user: Option<&str>, target: &Target) -> Result<ServerSide, ConnectFailure> {
-        self.proxy.connect(&self.visitor, user, target, &self.entrance).await
+        self.proxy.connect(&self.visitor, user, target, &self.entrance, &mut Bytes::new()).await
     }
 
     /// Who asks, where that has to be said (RFC 9110 §11.7.2, RFC 7617 §2).
@@ -241,6 +241,10 @@ impl Client {
             }
         }
         let server = self.connect(user, target).await?;
+        if !server.early.is_empty() {
+            // Before a request there is nothing to be answered.
+            return Err(ConnectFailure::Garbled);
+        }
         log.known(|known| known.server = Some(server.address));
         self.session.reached(server.address);
         let route = self.proxy.route(&server);

@@ -16,6 +16,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod udp;
+mod upstream;
 mod within;
 
 pub use connect::{Connector, ServerSide};
@@ -24,3 +25,4 @@ pub use flow::Flow;
 pub use session::{Ending, SessionEnd};
 pub use sessions::{SessionState, Sessions};
 pub use settings::{Entrance, EntranceKind, Settings, Surroundings, Timeouts};
+pub use upstream::{InvalidUpstream, Upstream};

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::upstream::Upstream;
 use crate::access::{Allowance, ClientLimits, Network, Rules, Verdict};
 use crate::convert::ServerConfig;
 use crate::negotiation::Authority;
@@ -72,6 +73,8 @@ pub struct Settings {
     pub users: Option<Arc<dyn Authority>>,
     /// How much clients may have.
     pub limits: ClientLimits,
+    /// The proxy through which servers are reached, if not directly.
+    pub via: Option<Arc<Upstream>>,
     /// What limits of rates ask.
     pub surroundings: Arc<dyn Surroundings>,
 }
@@ -87,6 +90,7 @@ impl Default for Settings {
             rules: Rules::new(Vec::new(), Verdict::Allow),
             users: None,
             limits: ClientLimits { each, all, clients: 65_536 },
+            via: None,
             surroundings: Arc::new(Nowhere),
         }
     }
@@ -96,6 +100,7 @@ impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Settings");
         shown.field("timeouts", &self.timeouts).field("rules", &self.rules).field("limits", &self.limits);
+        shown.field("via", &self.via);
         shown.field("has_users", &self.users.is_some()).finish()
     }
 }

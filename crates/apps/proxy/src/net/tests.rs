@@ -1,6 +1,7 @@
 //! Clients, the proxy and servers on the loopback interface, by plain TCP.
 
 mod limits;
+mod via;
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;

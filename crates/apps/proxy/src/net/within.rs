@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::connect::{Connector, ServerSide};
 use super::flow::Flow;
 use super::gate::{Gate, Gates};
-use super::pump::{Moved, pump};
+use super::pump::{Early, Moved, pump};
 use super::session::{Ending, SessionEnd};
 use super::sessions::{Ends, Session, Sessions};
 use super::settings::{Entrance, Settings};
@@ -161,29 +161,50 @@ impl Inner {
         user: Option<&str>,
         target: &Target,
         entrance: &Entrance,
+        early: &mut Bytes,
     ) -> Result<ServerSide, ConnectFailure> {
         let settings = self.settings();
         let who = client.asking(user);
         settings.rules.check(&who, target)?;
         let allows = |address| settings.rules.check_address(&who, target, address).is_ok();
-        self.reach(target, client.address, entrance, allows).await
+        self.reach(target, client.address, entrance, early, allows).await
     }
 
-    /// Reaches a target, which is told who the client is, if it is to know.
+    /// Reaches a target, which is told who the client is, if it is to know. Of what the client has said already, nothing is left if it went with
+    /// the request to the proxy on the way.
     pub(super) async fn reach(
         &self,
         target: &Target,
         client: SocketAddr,
         entrance: &Entrance,
+        early: &mut Bytes,
         allows: impl Fn(IpAddr) -> bool,
     ) -> Result<ServerSide, ConnectFailure> {
-        let limit = self.settings().timeouts.connecting;
-        let reaching = self.connector.connect(target, limit, allows);
+        let settings = self.settings();
+        let (via, limit) = (settings.via.as_ref(), settings.timeouts.connecting);
+        let header = |destination| match entrance.proxy_protocol_to_servers {
+            Some(version) => ProxyHeader::Proxied { source: client, destination }.emit(version),
+            None => Bytes::new(),
+        };
+        // A name may have several addresses, and each would get it.
+        let first =
+            target.address().filter(|_| via.is_some_and(|via| via.takes_first_bytes())).map(|address| {
+                // Limits are asked of a connection that is there.
+                let said =
+                    if self.throttle.limits().is_empty() { std::mem::take(early) } else { Bytes::new() };
+                Bytes::from([header(address), said].concat())
+            });
+        let with_request = first.clone().unwrap_or_default();
+        let reaching = async {
+            match via {
+                Some(via) => via.connect(&self.connector, target, limit, allows, with_request).await,
+                None => self.connector.connect(target, limit, allows).await,
+            }
+        };
         let mut server = self.unless_stopped(reaching).await.unwrap_or(Err(ConnectFailure::Local))?;
         send_at_once(&server.stream);
-        if let Some(version) = entrance.proxy_protocol_to_servers {
-            let header = ProxyHeader::Proxied { source: client, destination: server.address };
-            let written = server.stream.write_all(&header.emit(version)).await;
+        if first.is_none() {
+            let written = server.stream.write_all(&header(server.address)).await;
             written.map_err(|error| ConnectFailure::from(&error))?;
         }
         Ok(server)
@@ -228,6 +249,7 @@ impl Inner {
         known.server = Some(server.address);
         session.reached(server.address);
         let gates = self.gates(session.client(), known, &self.route(&server));
+        let early = Early { of_client: early, of_server: server.early };
         let ends = session.show(Ends { client, server: server.stream });
         let idle = self.settings().timeouts.idle;
         let pumping = pump(&ends.client, &ends.server, early, session.flow(), gates, idle);

@@ -8,7 +8,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 
 use super::address::{self, AddressError};
 use super::{Reply, VERSION};
-use crate::failure::ConnectFailure;
+use crate::failure::{ConnectFailure, UpstreamFailure};
 use crate::negotiation::{Authority, Command, Negotiation, Refusal, Request, Step};
 
 /// Methods of authentication (RFC 1928 §3).
@@ -190,7 +190,10 @@ impl fmt::Debug for Socks5 {
 impl From<ConnectFailure> for Reply {
     fn from(failure: ConnectFailure) -> Self {
         match failure {
-            ConnectFailure::NotAllowed => Self::NotAllowed,
+            ConnectFailure::NotAllowed
+            | ConnectFailure::Upstream(UpstreamFailure::NotAllowed | UpstreamFailure::Address) => {
+                Self::NotAllowed
+            }
             ConnectFailure::NetworkUnreachable => Self::NetworkUnreachable,
             ConnectFailure::HostUnreachable | ConnectFailure::NameUnknown => Self::HostUnreachable,
             ConnectFailure::Refused => Self::ConnectionRefused,
@@ -200,6 +203,7 @@ impl From<ConnectFailure> for Reply {
             | ConnectFailure::NameLookupFailed
             | ConnectFailure::Reset
             | ConnectFailure::Garbled
+            | ConnectFailure::Upstream(_)
             | ConnectFailure::Local => Self::GeneralFailure,
         }
     }

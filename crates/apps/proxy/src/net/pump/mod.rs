@@ -47,12 +47,19 @@ enum Broken {
 /// What a way comes to.
 type Carried = Result<(), Broken>;
 
-/// Moves bytes until both sides have ended, beginning with `early` for the server. If it does not end in order, the caller has to reset both
+/// What each side has said already.
+#[derive(Debug, Default)]
+pub(super) struct Early {
+    pub(super) of_client: Bytes,
+    pub(super) of_server: Bytes,
+}
+
+/// Moves bytes until both sides have ended, beginning with those that came early. If it does not end in order, the caller has to reset both
 /// connections: nobody shall take it for the end.
 pub(super) async fn pump(
     client: &Stream,
     server: &Stream,
-    early: Bytes,
+    early: Early,
     flow: &Flow,
     gates: Gates,
     idle: Option<Duration>,
@@ -66,11 +73,13 @@ fn hears_no_more(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected)
 }
 
-async fn both(client: &Stream, server: &Stream, early: Bytes, flow: &Flow, gates: Gates) -> Moved {
+async fn both(client: &Stream, server: &Stream, early: Early, flow: &Flow, gates: Gates) -> Moved {
     let Gates { to_server, to_client } = gates;
-    let mut up = pin!(carry_all(client, server, early, Going { flow, way: Way::ToServer, gate: to_server }));
+    let Early { of_client, of_server } = early;
+    let mut up =
+        pin!(carry_all(client, server, of_client, Going { flow, way: Way::ToServer, gate: to_server }));
     let mut down =
-        pin!(carry_all(server, client, Bytes::new(), Going { flow, way: Way::ToClient, gate: to_client }));
+        pin!(carry_all(server, client, of_server, Going { flow, way: Way::ToClient, gate: to_client }));
     let up_ended = tokio::select! {
         biased;
         ended = &mut up => ended,

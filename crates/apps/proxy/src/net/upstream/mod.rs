@@ -1,0 +1,169 @@
+//! Proxies through which servers are reached.
+
+mod convert;
+mod dialer;
+mod http;
+mod socks;
+mod user;
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use self::convert::Converter;
+use self::dialer::Dialer;
+use self::user::User;
+use super::connect::{Connector, ServerSide};
+use crate::failure::ConnectFailure;
+use crate::target::{Target, TargetError};
+
+/// A proxy through which servers are reached: `convert://HOST:PORT`, a Transport Converter (RFC 8803), or `socks5://` or `http://` with
+/// `[USER:PASSWORD@]HOST:PORT`. It gets addresses: names are looked up here, as where servers are reached directly.
+///
+/// It remembers what a converter gave and said, so it is made once for all connections.
+#[derive(Debug)]
+pub struct Upstream {
+    at: Target,
+    speaks: Protocol,
+}
+
+#[derive(Debug)]
+enum Protocol {
+    Convert(Converter),
+    Socks(Option<User>),
+    Http(Option<User>),
+}
+
+/// Why a text names no proxy. It is not shown: it may have a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidUpstream {
+    /// There is none of this kind.
+    #[error(
+        "no proxy on the way: expected convert://HOST:PORT, socks5://[USER:PASSWORD@]HOST:PORT or http://[USER:PASSWORD@]HOST:PORT"
+    )]
+    Scheme,
+    /// Where it is can't be.
+    #[error("the place of the proxy on the way: {0}")]
+    Target(#[from] TargetError),
+    /// Users are of other protocols.
+    #[error("Convert knows no users: expected convert://HOST:PORT")]
+    User,
+    /// SOCKS has no place for it.
+    #[error("a user that SOCKS has no place for: expected a name and a password of 1 to 255 bytes each")]
+    UserLength,
+}
+
+impl FromStr for Upstream {
+    type Err = InvalidUpstream;
+
+    fn from_str(text: &str) -> Result<Self, InvalidUpstream> {
+        let (scheme, rest) = text.split_once("://").ok_or(InvalidUpstream::Scheme)?;
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (user, at) = match rest.rsplit_once('@') {
+            Some((user, at)) => (Some(User::parse(user)), at),
+            None => (None, rest),
+        };
+        let speaks = match scheme {
+            "convert" if user.is_some() => return Err(InvalidUpstream::User),
+            "convert" => Protocol::Convert(Converter::default()),
+            "socks5" if user.as_ref().is_some_and(|user| !user.fits_socks()) => {
+                return Err(InvalidUpstream::UserLength);
+            }
+            "socks5" => Protocol::Socks(user),
+            "http" => Protocol::Http(user),
+            _ => return Err(InvalidUpstream::Scheme),
+        };
+        Ok(Self { at: at.parse()?, speaks })
+    }
+}
+
+/// Without user and password.
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.speaks {
+            Protocol::Convert(_) => "convert",
+            Protocol::Socks(_) => "socks5",
+            Protocol::Http(_) => "http",
+        };
+        write!(f, "{scheme}://{}", self.at)
+    }
+}
+
+impl Upstream {
+    /// Whether what a client has said already can go with the request.
+    pub(super) fn takes_first_bytes(&self) -> bool {
+        matches!(self.speaks, Protocol::Convert(_))
+    }
+
+    /// Reaches a host as [`Connector::connect`] does, each attempt by way of this proxy. What goes first has to be nothing unless it takes it, and
+    /// unless there is one attempt.
+    pub(super) async fn connect(
+        self: &Arc<Self>,
+        connector: &Connector,
+        target: &Target,
+        limit: Duration,
+        allows: impl Fn(IpAddr) -> bool,
+        first: Bytes,
+    ) -> Result<ServerSide, ConnectFailure> {
+        let open = |address| {
+            let (this, connector, first) = (self.clone(), connector.clone(), first.clone());
+            async move { this.open(connector, limit, address, &first).await }
+        };
+        connector.connect_by(target, limit, allows, open).await
+    }
+
+    async fn open(
+        &self,
+        connector: Connector,
+        limit: Duration,
+        address: SocketAddr,
+        first: &[u8],
+    ) -> Result<ServerSide, ConnectFailure> {
+        let dialer = Dialer::new(connector, &self.at, limit);
+        match &self.speaks {
+            Protocol::Convert(converter) => converter.connect(&dialer, address, first).await,
+            Protocol::Socks(user) => socks::connect(&dialer, address, user.as_ref()).await,
+            Protocol::Http(user) => http::connect(&dialer, address, user.as_ref()).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_is_read_and_its_password_is_not_shown() {
+        for (text, expected) in [
+            ("convert://192.0.2.1:5000", "convert://192.0.2.1:5000"),
+            ("convert://converter.example:5000/", "convert://converter.example:5000"),
+            ("socks5://ann:se%40cret@[2001:db8::1]:1080", "socks5://[2001:db8::1]:1080"),
+            ("http://ann:a@b@proxy.example:8080", "http://proxy.example:8080"),
+        ] {
+            let upstream: Upstream = text.parse().expect(text);
+            assert_eq!(upstream.to_string(), expected);
+            let shown = format!("{upstream:?}");
+            assert!(!shown.contains("se@cret") && !shown.contains("a@b"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_proxy_is_refused() {
+        let long = format!("socks5://ann:{}@192.0.2.1:1080", "x".repeat(256));
+        for (text, expected) in [
+            ("192.0.2.1:5000", InvalidUpstream::Scheme),
+            ("https://192.0.2.1:5000", InvalidUpstream::Scheme),
+            ("convert://ann:secret@192.0.2.1:5000", InvalidUpstream::User),
+            ("convert://192.0.2.1", InvalidUpstream::Target(TargetError::Port)),
+            ("http://192.0.2.1:80/path", InvalidUpstream::Target(TargetError::Port)),
+            ("socks5://:secret@192.0.2.1:1080", InvalidUpstream::UserLength),
+            (&long, InvalidUpstream::UserLength),
+        ] {
+            assert_eq!(text.parse::<Upstream>().map(drop), Err(expected), "{text}");
+        }
+    }
+}
