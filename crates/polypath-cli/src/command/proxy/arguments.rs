@@ -1,9 +1,11 @@
 //! The options, and what they come to with the file.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
 use polypath_config::Policies;
+use polypath_proxy::net::{InvalidUpstream, Upstream};
 
 use super::super::Failure;
 use super::super::engine::EngineArguments;
@@ -86,6 +88,10 @@ pub(super) struct RunArguments {
     /// Serve clients of 0-RTT TCP Convert (RFC 8803)
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_listen)]
     convert: Vec<Listen>,
+    /// Reach servers through another proxy: convert://HOST:PORT (RFC 8803), socks5://[USER:PASSWORD@]HOST:PORT or
+    /// http://[USER:PASSWORD@]HOST:PORT
+    #[arg(long, value_name = "URL", value_parser = parse_via)]
+    pub(super) via: Option<Arc<Upstream>>,
     /// Users of SOCKS and HTTP: a file with a line NAME:PASSWORD for each
     #[arg(long, value_name = "FILE")]
     pub(super) users: Option<PathBuf>,
@@ -113,6 +119,11 @@ pub(super) enum Accept {
     Engine,
 }
 
+/// Shared by all who run with the same arguments: it remembers what the proxy said.
+fn parse_via(text: &str) -> Result<Arc<Upstream>, InvalidUpstream> {
+    text.parse().map(Arc::new)
+}
+
 /// What can be part of the name of a file.
 fn parse_name(text: &str) -> Result<String, String> {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
@@ -136,6 +147,9 @@ impl RunArguments {
         };
         if let Some(path) = &self.users {
             plan.users = Some(file::read_users(path)?);
+        }
+        if let Some(via) = &self.via {
+            plan.via = Some(via.clone());
         }
         plan.is_open |= self.open;
         plan.entrances.extend(self.entrances());

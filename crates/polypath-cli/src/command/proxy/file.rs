@@ -7,7 +7,7 @@ use std::time::Duration;
 use polypath_config::Source;
 use polypath_config::quantity::parse_span;
 use polypath_proxy::access::{Allowance, ClientLimits, Rule, Rules, UserList, Verdict};
-use polypath_proxy::net::{Settings, Timeouts};
+use polypath_proxy::net::{InvalidUpstream, Settings, Timeouts, Upstream};
 use polypath_proxy::proxy_protocol::ProxyProtocolVersion;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -27,6 +27,8 @@ pub(in crate::command) struct File {
     /// Where clients enter.
     entrances: Vec<Entrance>,
     access: Access,
+    /// How servers are reached.
+    servers: Servers,
     /// Who may go where: the first that fits decides.
     rules: Vec<RuleText>,
     limits: Limits,
@@ -76,6 +78,13 @@ struct Access {
     open: bool,
     /// What holds where no rule fits.
     default: DefaultVerdict,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct Servers {
+    /// The proxy on the way: `convert://HOST:PORT`, or `socks5://` or `http://` with `[USER:PASSWORD@]HOST:PORT`.
+    via: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
@@ -146,6 +155,7 @@ pub(super) struct Plan {
     pub(super) entrances: Vec<EntrancePlan>,
     pub(super) users: Option<Arc<UserList>>,
     pub(super) is_open: bool,
+    pub(super) via: Option<Arc<Upstream>>,
     pub(super) drain: Duration,
     /// Limits, each of which can be understood.
     pub(super) throttle: Vec<ThrottleText>,
@@ -162,6 +172,7 @@ impl Default for Plan {
             entrances: Vec::new(),
             users: None,
             is_open: false,
+            via: None,
             drain: DRAIN,
             throttle: Vec::new(),
             default: Verdict::Allow,
@@ -179,6 +190,7 @@ impl Plan {
             rules: Rules::new(self.rules.clone(), self.default),
             users: self.users.clone().map(|users| users as _),
             limits: self.limits,
+            via: self.via.clone(),
             ..Settings::default()
         }
     }
@@ -254,6 +266,10 @@ impl File {
         if let Some(users) = &self.access.users {
             // Beside the file, wherever the proxy is started.
             plan.users = Some(read_users(&path.parent().unwrap_or(Path::new("")).join(users))?);
+        }
+        if let Some(via) = &self.servers.via {
+            let via: Upstream = via.parse().map_err(|error: InvalidUpstream| at("servers.via", &error))?;
+            plan.via = Some(Arc::new(via));
         }
         plan.is_open = self.access.open;
         plan.default = self.access.default.into();
@@ -391,6 +407,8 @@ mod tests {
             ports = ["443", "8000-8080"]
             [limits]
             connections-per-client = 10
+            [servers]
+            via = "convert://converter.example:5000"
             [timeouts]
             idle = "never"
             draining = "5s"
@@ -406,6 +424,8 @@ mod tests {
         assert_eq!(plan.limits.each.connections, 10);
         assert_eq!(plan.rules[0].ports.len(), 2);
         assert_eq!(plan.throttle.len(), 1);
+        let via = plan.via.map(|via| via.to_string());
+        assert_eq!(via.as_deref(), Some("convert://converter.example:5000"));
     }
 
     #[test]
@@ -438,6 +458,7 @@ mod tests {
                 &format!("{entrance}{0}{0}", "[[throttle]]\nname = \"a\"\nrate = \"1mbit\"\n"),
                 "throttle[1].name: a is there twice",
             ),
+            (&format!("{entrance}[servers]\nvia = \"ftp://a:1\"\n"), "servers.via: no proxy on the way"),
             (&format!("{entrance}[timeouts]\nasking = \"5\"\n"), "timeouts.asking"),
         ] {
             let error = plan(text).expect_err("a mistake");
