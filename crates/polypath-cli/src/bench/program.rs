@@ -81,6 +81,12 @@ impl Program {
         Ok(family(self.child.id())?.iter().map(|process| process.cpu_s).sum())
     }
 
+    /// Files and sockets that it and what it has started have open.
+    pub(super) fn descriptors(&self) -> io::Result<u64> {
+        let of = |process: &Told| Ok(fs::read_dir(format!("/proc/{}/fd", process.pid))?.count() as u64);
+        family(self.child.id())?.iter().map(of).sum()
+    }
+
     /// Memory, also of what it has started. What several processes share counts once.
     pub(super) fn memory_bytes(&self) -> io::Result<u64> {
         let of = |process: &Told| match memory_bytes(process.pid) {

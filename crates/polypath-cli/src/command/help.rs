@@ -70,6 +70,13 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         ],
     ),
     (
+        "polypath bench proxy-crowd",
+        [
+            "polypath bench proxy-crowd",
+            "polypath bench proxy-crowd --connections 500 --slow 100 --seconds 60 --json",
+        ],
+    ),
+    (
         "polypath bench proxy",
         [
             "polypath bench proxy --systems polypath-tcp,nginx,haproxy",

@@ -123,7 +123,7 @@ fn ask_socks(stream: &mut TcpStream, origin: SocketAddr) -> io::Result<()> {
     }
 }
 
-fn socks_request(addr: Ipv4Addr, port: u16) -> [u8; 10] {
+pub(super) fn socks_request(addr: Ipv4Addr, port: u16) -> [u8; 10] {
     let mut request = [5, 1, 0, 1, 0, 0, 0, 0, 0, 0];
     request[4..8].copy_from_slice(&addr.octets());
     request[8..].copy_from_slice(&port.to_be_bytes());

@@ -32,9 +32,13 @@ const REST: Duration = Duration::from_millis(300);
 pub(super) struct Times(Vec<f64>);
 
 impl Times {
-    fn of(mut seconds: Vec<f64>) -> Self {
+    pub(super) fn of(mut seconds: Vec<f64>) -> Self {
         seconds.sort_by(f64::total_cmp);
         Self(seconds)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
     }
 
     /// What so many of 100 are not above.

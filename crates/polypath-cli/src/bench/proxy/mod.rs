@@ -1,6 +1,7 @@
 //! `polypath bench proxy`: our proxy beside nginx, HAProxy, Squid, Dante and microsocks.
 
 mod client;
+pub(crate) mod crowd;
 mod figures;
 mod origin;
 mod report;

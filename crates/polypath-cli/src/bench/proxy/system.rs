@@ -165,12 +165,43 @@ pub(super) fn start(
             command.args(["-i", &listen.ip().to_string(), "-p", &listen.port().to_string()]);
         }
     }
-    let mut program = Program::spawn(command, &scene.proxy, &folder.join("said"))?;
+    let program = Program::spawn(command, &scene.proxy, &folder.join("said"))?;
     let way = Way { service: Some(service), origin };
+    await_start(program, scene, || way.connect().and_then(|mut stream| ask_moment(&mut stream)).map(drop))
+}
+
+/// Starts one of ours for all services, and waits until clients reach it.
+pub(super) fn start_all(
+    system: System,
+    program: &Path,
+    origin: SocketAddr,
+    scene: &Scene,
+    folder: &Path,
+) -> io::Result<Program> {
+    let engine = system.engine().ok_or_else(|| io::Error::other("it does not do all services"))?;
+    let file = folder.join("configuration");
+    fs::write(&file, LIMITS)?;
+    let mut command = Command::new(program);
+    let [forward, http, socks] = Service::ALL.map(|service| service.addr().to_string());
+    command.arg("proxy").arg(&file).arg("--forward").arg(format!("{forward}={origin}"));
+    command.args([
+        "--http", &http, "--socks", &socks, "--open", "--accept", "tcp", "--quiet", "--engine", engine,
+    ]);
+    let program = Program::spawn(command, &scene.proxy, &folder.join("said"))?;
+    let way = |service| Way { service: Some(service), origin };
+    await_start(program, scene, || {
+        Service::ALL.into_iter().try_for_each(|service| way(service).connect().map(drop))
+    })
+}
+
+/// Until clients are served.
+fn await_start(
+    mut program: Program,
+    scene: &Scene,
+    ask: impl Fn() -> io::Result<()> + Sync,
+) -> io::Result<Program> {
     let begun = Instant::now();
-    while let Err(error) =
-        scene.client.run(|| way.connect().and_then(|mut stream| ask_moment(&mut stream)))?
-    {
+    while let Err(error) = scene.client.run(&ask)? {
         if begun.elapsed() > PATIENCE || !program.is_alive() {
             return Err(program.explain(&error));
         }

@@ -10,6 +10,7 @@ mod fuzz;
 mod handover;
 mod never_slower;
 mod proxy;
+mod proxy_crowd;
 mod rate;
 mod state;
 mod throughput;
@@ -66,6 +67,11 @@ pub(super) enum Bench {
     TunnelRelay(tunnel::Relay),
     /// A forwarded port, HTTP's CONNECT and SOCKS, beside nginx, HAProxy, Squid, Dante and microsocks (Linux, root)
     Proxy(proxy::Arguments),
+    /// Thousands of clients at once through our proxy, some as slow as they can be (Linux, root)
+    ProxyCrowd(proxy_crowd::Arguments),
+    /// What comes goes back: the server of `bench proxy-crowd`
+    #[command(hide = true)]
+    ProxyEcho,
     /// One end of a comparison: what the commands above start in their namespaces
     #[command(hide = true)]
     Peer(Peer),
@@ -131,6 +137,8 @@ pub(super) fn run(bench: &Bench, policies: &Policies) -> Result<(), Failure> {
         Bench::Tunnel(arguments) => tunnel::run(arguments),
         Bench::TunnelRelay(arguments) => tunnel::run_relay(arguments),
         Bench::Proxy(arguments) => proxy::run(arguments),
+        Bench::ProxyCrowd(arguments) => proxy_crowd::run(arguments),
+        Bench::ProxyEcho => proxy_crowd::run_echo(),
         Bench::Peer(peer) => crate::bench::peer::run(&peer.assignment, policies).map_err(Failure::run),
     }
 }
