@@ -38,6 +38,15 @@ pub enum RequestError {
         "a body whose length can be understood in two ways: expected Content-Length once, or Transfer-Encoding: chunked"
     )]
     Length,
+    /// Its body ended before its end, or is not in chunks where it says so.
+    #[error("a body that is cut off or malformed: expected as many bytes as Content-Length says, or chunks")]
+    Body,
+    /// What follows a CONNECT is for the server (RFC 9110 §9.3.6).
+    #[error("a CONNECT with a body: expected it without Content-Length and Transfer-Encoding")]
+    BodyOfConnect,
+    /// One of HTTP/1.1 has it once (RFC 9112 §3.2).
+    #[error("no Host, or several: expected one")]
+    Host,
 }
 
 impl RequestError {
@@ -108,6 +117,20 @@ pub fn check_length(version: Version, fields: &HeaderMap) -> Result<(), RequestE
     }
 }
 
+/// Whether the fields say what they may of such a request: whose it is (RFC 9112 §3.2), and that a CONNECT has no body (RFC 9110 §9.3.6).
+pub fn check_meaning(method: &Method, version: Version, fields: &HeaderMap) -> Result<(), RequestError> {
+    let hosts = fields.get_all(header::HOST).iter().count();
+    // Some clients connect without it, and it says nothing there that the target does not.
+    let may_lack_host = version < Version::HTTP_11 || *method == Method::CONNECT;
+    if hosts > 1 || (hosts == 0 && !may_lack_host) {
+        return Err(RequestError::Host);
+    }
+    let length = fields.get(header::CONTENT_LENGTH);
+    let has_body =
+        fields.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|length| length != "0");
+    if *method == Method::CONNECT && has_body { Err(RequestError::BodyOfConnect) } else { Ok(()) }
+}
+
 /// Takes out what is for one hop alone (RFC 9110 §7.6.1).
 pub fn remove_fields_of_one_hop(fields: &mut HeaderMap) {
     let named: Vec<HeaderName> = fields
@@ -135,7 +158,9 @@ pub fn make_request_for_server(
     let host = HeaderValue::from_str(authority.as_str()).map_err(|_| RequestError::Target)?;
     let is_chunked = fields.contains_key(header::TRANSFER_ENCODING);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    *uri = path.parse().map_err(|_| RequestError::Target)?;
+    // A URL may have a query and no path.
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    *uri = format!("{slash}{path}").parse().map_err(|_| RequestError::Target)?;
     remove_fields_of_one_hop(fields);
     if is_chunked {
         // Without it, a GET would go without its body.
@@ -228,6 +253,32 @@ mod tests {
         let mut old = HeaderMap::new();
         old.insert(ENCODING, HeaderValue::from_static("chunked"));
         assert_eq!(check_length(Version::HTTP_10, &old), Err(RequestError::Length));
+    }
+
+    #[test]
+    fn hosts_are_one_and_a_connect_has_no_body() {
+        use header::{CONTENT_LENGTH as LENGTH, HOST};
+        let check = |method: Method, version, fields: &[(HeaderName, &'static str)]| {
+            let mut map = HeaderMap::new();
+            for (name, value) in fields {
+                map.append(name, HeaderValue::from_static(value));
+            }
+            check_meaning(&method, version, &map)
+        };
+        let new = Version::HTTP_11;
+        assert_eq!(check(Method::GET, new, &[(HOST, "x")]), Ok(()));
+        assert_eq!(check(Method::GET, Version::HTTP_10, &[]), Ok(()));
+        assert_eq!(check(Method::CONNECT, new, &[(LENGTH, "0")]), Ok(()));
+        assert_eq!(check(Method::GET, new, &[]), Err(RequestError::Host));
+        assert_eq!(check(Method::GET, new, &[(HOST, "x"), (HOST, "x")]), Err(RequestError::Host));
+        assert_eq!(check(Method::CONNECT, new, &[(LENGTH, "5")]), Err(RequestError::BodyOfConnect));
+    }
+
+    #[test]
+    fn a_url_may_have_a_query_and_no_path() {
+        let mut uri: Uri = "http://example.org?q=1".parse().expect("a URL");
+        make_request_for_server(&mut uri, Version::HTTP_11, &mut HeaderMap::new()).expect("a request");
+        assert_eq!(uri, "/?q=1");
     }
 
     #[test]

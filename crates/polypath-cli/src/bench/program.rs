@@ -83,7 +83,21 @@ impl Program {
 
     /// Files and sockets that it and what it has started have open.
     pub(super) fn descriptors(&self) -> io::Result<u64> {
-        let of = |process: &Told| Ok(fs::read_dir(format!("/proc/{}/fd", process.pid))?.count() as u64);
+        self.count_descriptors(|_| true)
+    }
+
+    /// The sockets of them.
+    pub(super) fn sockets(&self) -> io::Result<u64> {
+        self.count_descriptors(|file| file.starts_with("socket:"))
+    }
+
+    fn count_descriptors(&self, counts: impl Fn(&str) -> bool) -> io::Result<u64> {
+        let of = |process: &Told| -> io::Result<u64> {
+            let entries = fs::read_dir(format!("/proc/{}/fd", process.pid))?.filter_map(Result::ok);
+            // One that was closed meanwhile leads nowhere.
+            let files = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
+            Ok(files.filter(|file| counts(&file.to_string_lossy())).count() as u64)
+        };
         family(self.child.id())?.iter().map(of).sum()
     }
 

@@ -308,9 +308,10 @@ fn special(address: IpAddr) -> Option<(Network, &'static str)> {
     const UNSPECIFIED: &str = "an address of this host on no network";
     const LINK_LOCAL: &str = "a link-local address";
     const MULTICAST: &str = "a multicast address";
-    const SPECIAL: [(Network, &str); 11] = [
+    const SPECIAL: [(Network, &str); 12] = [
         (Network::v4([169, 254, 169, 254], 32), METADATA),
         (Network::v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128), METADATA),
+        (Network::v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128), METADATA),
         (Network::v4([127, 0, 0, 0], 8), LOOPBACK),
         (Network::v6([0, 0, 0, 0, 0, 0, 0, 1], 128), LOOPBACK),
         (Network::v4([0, 0, 0, 0], 8), UNSPECIFIED),

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -78,6 +79,11 @@ impl Connector {
     where
         A: Future<Output = Result<ServerSide, ConnectFailure>> + Send + 'static,
     {
+        let was_tried = AtomicBool::new(false);
+        let open = |address| {
+            was_tried.store(true, Ordering::Relaxed);
+            open(address)
+        };
         let reaching = async {
             match &target.host {
                 Host::Address(address) if allows(*address) => {
@@ -87,7 +93,12 @@ impl Connector {
                 Host::Name(name) => Box::pin(self.connect_by_name(name, target.port, allows, open)).await,
             }
         };
-        timeout(limit, reaching).await.unwrap_or(Err(ConnectFailure::TimedOut))
+        match timeout(limit, reaching).await {
+            Ok(reached) => reached,
+            Err(_) if was_tried.load(Ordering::Relaxed) => Err(ConnectFailure::TimedOut),
+            // Nobody said where it is.
+            Err(_) => Err(ConnectFailure::NameLookupFailed),
+        }
     }
 
     async fn connect_by_name<A>(

@@ -1,8 +1,8 @@
 //! Clients of HTTP: CONNECT, and requests with a whole URL, one server at a time.
 
-mod answering;
 mod body;
 mod held;
+mod outgoing;
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,9 +19,9 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use polypath_stack::engine::Stream;
 
-use self::answering::Answering;
 use self::body::{Passing, RequestLog};
 use self::held::HeldStream;
+use self::outgoing::Outgoing;
 use super::connect::ServerSide;
 use super::flow::Way;
 use super::gate::{Gate, Gates};
@@ -47,6 +47,7 @@ struct Kept {
     user: Option<Box<str>>,
     route: Route,
     sender: SendRequest<Passing>,
+    outgoing: Arc<Outgoing>,
 }
 
 /// One client's connection.
@@ -55,7 +56,7 @@ struct Client {
     visitor: Visitor,
     entrance: Arc<Entrance>,
     session: Arc<Session>,
-    answering: Arc<Answering>,
+    outgoing: Arc<Outgoing>,
     /// The server of the last request, for the next one. It is not shared with other clients: what a server takes for the next answer is always
     /// for the same client.
     last: tokio::sync::Mutex<Option<Kept>>,
@@ -72,14 +73,14 @@ pub(super) async fn serve(
     entrance: &Arc<Entrance>,
     session: Arc<Session>,
 ) {
-    let state = Arc::new(Answering::default());
-    let held = HeldStream::new(stream, early, state.clone());
+    let outgoing = Arc::new(Outgoing::default());
+    let held = HeldStream::new(stream, early, outgoing.clone());
     let client = Arc::new(Client {
         proxy: proxy.clone(),
         visitor,
         entrance: entrance.clone(),
         session,
-        answering: state,
+        outgoing,
         last: tokio::sync::Mutex::default(),
         joined: Mutex::default(),
     });
@@ -121,6 +122,9 @@ impl Client {
     async fn answer(&self, mut request: Request<Incoming>) -> Answer {
         let log = Arc::new(RequestLog::new(&self.proxy, &self.session));
         if let Err(error) = message::check_length(request.version(), request.headers()) {
+            return refusal(error.status(), &error.to_string());
+        }
+        if let Err(error) = message::check_meaning(request.method(), request.version(), request.headers()) {
             return refusal(error.status(), &error.to_string());
         }
         let target = match message::target(request.method(), request.uri()) {
@@ -184,12 +188,16 @@ impl Client {
             return refusal(error.status(), &error.to_string());
         }
         parts.version = http::Version::HTTP_11;
-        let body = Passing::new(body, Way::ToServer, log.clone(), None);
+        let body = Passing::new(body, Way::ToServer, log.clone());
         // As long as the request moves, its server need not answer.
         let limit = Some(self.proxy.settings().timeouts.answering);
         let sending = self.send(Request::from_parts(parts, body), user, &target, &log);
         let (answer, gate) = match log.flow().unless_idle(limit, sending).await {
             Some(Ok(answer)) => answer,
+            Some(Err(_)) if log.client_broke() => {
+                let error = message::RequestError::Body;
+                return refusal(error.status(), &error.to_string());
+            }
             Some(Err(failure)) => return not_reached(&target, failure, &log),
             None => return not_reached(&target, ConnectFailure::TimedOut, &log),
         };
@@ -202,7 +210,8 @@ impl Client {
         message::add_via(parts.version, &mut parts.headers);
         parts.version = http::Version::HTTP_11;
         log.begins_answer();
-        let mut body = Passing::new(body, Way::ToClient, log, Some(self.answering.clone()));
+        let mut body = Passing::new(body, Way::ToClient, log);
+        body.set_outgoing(self.outgoing.clone());
         body.set_gate(gate);
         Response::from_parts(parts, Either::Right(body))
     }
@@ -224,13 +233,15 @@ impl Client {
                 && self.proxy.allows(&self.visitor, user, target, Some(kept.route.address().ip()))
         };
         let kept = last.take().filter(may_have_it);
-        if let Some(Kept { mut sender, route, .. }) = kept
+        if let Some(Kept { mut sender, route, outgoing, .. }) = kept
             && sender.ready().await.is_ok()
         {
+            request.body_mut().set_outgoing(outgoing.clone());
             let gate = self.set_gates(&mut request, log, &route);
             match sender.try_send_request(request).await {
                 Ok(answer) => {
-                    *last = Some(Kept { target: target.clone(), user: user.map(Into::into), route, sender });
+                    let (target, user) = (target.clone(), user.map(Into::into));
+                    *last = Some(Kept { target, user, route, sender, outgoing });
                     return Ok((answer, gate));
                 }
                 // The server closed it before the request was there.
@@ -249,12 +260,15 @@ impl Client {
         self.session.reached(server.address);
         let route = self.proxy.route(&server);
         let gate = self.set_gates(&mut request, log, &route);
-        let begun = hyper::client::conn::http1::handshake(TokioIo::new(server.stream)).await;
+        let outgoing = Arc::new(Outgoing::default());
+        request.body_mut().set_outgoing(outgoing.clone());
+        let held = HeldStream::new(server.stream, Bytes::new(), outgoing.clone());
+        let begun = hyper::client::conn::http1::handshake(TokioIo::new(held)).await;
         let (mut sender, connection) = begun.map_err(|error| failure_of(&error))?;
         // It ends with the sender.
         tokio::spawn(connection);
         let answer = sender.send_request(request).await.map_err(|error| failure_of(&error))?;
-        *last = Some(Kept { target: target.clone(), user: user.map(Into::into), route, sender });
+        *last = Some(Kept { target: target.clone(), user: user.map(Into::into), route, sender, outgoing });
         Ok((answer, gate))
     }
 

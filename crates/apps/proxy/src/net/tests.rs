@@ -300,8 +300,13 @@ async fn connect_leads_through_and_a_failure_has_a_status() {
     for (asked, status) in [
         (format!("CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n"), "502"),
         ("GET / HTTP/1.1\r\nHost: a\r\n\r\n".into(), "400"),
-        (format!("POST http://{at}/ HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"), "400"),
-        (format!("POST http://{at}/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"), "400"),
+        (format!("POST http://{at}/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"), "400"),
+        (
+            format!(
+                "POST http://{at}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"
+            ),
+            "400",
+        ),
         ("nonsense\r\n\r\n".into(), "400"),
     ] {
         let mut client = fixture.connect().await;
@@ -336,7 +341,7 @@ async fn who_does_not_say_who_it_is_goes_nowhere() {
     }
     let mut client = fixture.connect().await;
     let asked = format!(
-        "GET http://{at}/ HTTP/1.1\r\nConnection: close\r\nProxy-Authorization: Basic YW5uOnNlY3JldA==\r\n\r\n"
+        "GET http://{at}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\nProxy-Authorization: Basic YW5uOnNlY3JldA==\r\n\r\n"
     );
     client.write_all(asked.as_bytes()).await.unwrap();
     let request = answer_with(&server, "HTTP/1.1 204 No Content\r\n\r\n", false).await;
@@ -464,7 +469,7 @@ async fn the_body_of_a_get_in_chunks_is_passed_on() {
     let fixture = Fixture::new(EntranceKind::Http).await;
     let mut client = fixture.connect().await;
     let asked = format!(
-        "GET http://{at}/ HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+        "GET http://{at}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
     );
     client.write_all(asked.as_bytes()).await.unwrap();
     let (mut stream, _) = server.accept().await.unwrap();
@@ -479,6 +484,47 @@ async fn the_body_of_a_get_in_chunks_is_passed_on() {
     );
 }
 
+#[tokio::test]
+async fn an_upload_that_is_cut_off_is_a_reset_for_its_server_and_the_clients_fault() {
+    for (framing, cut) in [("Transfer-Encoding: chunked", "3\r\nabcXX"), ("Content-Length: 9", "abc")] {
+        let server = server().await;
+        let at = server.local_addr().unwrap();
+        let fixture = Fixture::new(EntranceKind::Http).await;
+        let mut client = fixture.connect().await;
+        client
+            .write_all(format!("PUT http://{at}/ HTTP/1.1\r\nHost: x\r\n{framing}\r\n\r\n").as_bytes())
+            .await
+            .unwrap();
+        let (mut stream, _) = server.accept().await.unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            assert!(stream.read_buf(&mut request).await.unwrap() > 0);
+        }
+        client.write_all(cut.as_bytes()).await.unwrap();
+        client.shutdown().await.unwrap();
+        let heard = stream.read_to_end(&mut request).await;
+        assert_eq!(heard.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset), "{framing}");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400"), "{framing}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_connect_with_a_body_leads_nowhere() {
+    let server = server().await;
+    let at = server.local_addr().unwrap();
+    let fixture = Fixture::new(EntranceKind::Http).await;
+    let mut client = fixture.connect().await;
+    client
+        .write_all(format!("CONNECT {at} HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello").as_bytes())
+        .await
+        .unwrap();
+    let mut answer = [0; 12];
+    client.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 400");
+}
+
 fn short(asking: u64, answering: u64, idle: u64) -> Settings {
     let [asking, answering, idle] = [asking, answering, idle].map(Duration::from_millis);
     let timeouts = Timeouts { asking, answering, idle: Some(idle), ..Timeouts::default() };
@@ -491,7 +537,7 @@ async fn a_client_that_rests_still_gets_all_of_its_answer() {
     let at = server.local_addr().unwrap();
     let fixture = Fixture::with(EntranceKind::Http.into(), short(100, 60_000, 60_000)).await;
     let mut client = fixture.connect().await;
-    client.write_all(format!("GET http://{at}/ HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+    client.write_all(format!("GET http://{at}/ HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
     let body = "x".repeat(200_000);
     answer_with(&server, &format!("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n{body}"), false).await;
     // Nobody is within once the proxy has closed it, and nothing has been read by then.
@@ -507,7 +553,7 @@ async fn an_upload_that_moves_is_not_given_up_and_one_that_stalls_is() {
     let at = server.local_addr().unwrap();
     let fixture = Fixture::with(EntranceKind::Http.into(), short(60_000, 2_000, 60_000)).await;
     let mut client = fixture.connect().await;
-    let asked = format!("PUT http://{at}/ HTTP/1.1\r\nContent-Length: 12\r\n\r\n");
+    let asked = format!("PUT http://{at}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 12\r\n\r\n");
     client.write_all(asked.as_bytes()).await.unwrap();
     let slowly = async {
         for _ in 0..12 {

@@ -35,8 +35,8 @@ const SCHEMA: &str = "\
 Clients, proxy and server are three hosts in a row, in network namespaces. A third of the clients each uses a forwarded port, HTTP's CONNECT and SOCKS. They come over 20 seconds. Each says something, hears it back, rests, up to eight times, and goes; \
 one in twenty resets its connection. Then it comes again. Slow ones send an octet of their request a second, or read an octet a second. Somebody passes by twenty times a second, and asks one thing on a connection of its own.\n\n\
 JSON: rows: name, ours, bound (the most it is to be), held. memory-growth is the median of the proxy's memory in the last quarter of the time, for that of the second one. wrong-bytes, cut-short and refused count what went wrong for those who are not slow. \
-descriptors-left is how many more the proxy has than before when all have gone. honest-delay-ms is the longest that the passer-by waited for its answer, less its median without the crowd. Then system, connections, slow, seconds, counted, quiet_ms and crowd_ms \
-(the passer-by's times), before, looks and after (at_s, memory_bytes, descriptors, cpu_s, open).";
+sockets-left is how many more the proxy has than before when all have gone. honest-delay-ms is the longest that the passer-by waited for its answer, less its median without the crowd. Then system, connections, slow, seconds, counted, quiet_ms and crowd_ms \
+(the passer-by's times), before, looks and after (at_s, memory_bytes, descriptors, sockets, cpu_s, open).";
 
 fn parse_system(text: &str) -> Result<System, String> {
     let ours = || System::ALL.into_iter().filter(|system| system.is_ours());

@@ -12,15 +12,15 @@ use super::super::gate::Gate;
 use super::super::session::Ending;
 use super::super::sessions::Session;
 use super::super::within::{Inner, Known};
-use super::answering::Answering;
+use super::outgoing::Outgoing;
 
 /// A body, and whose it is.
 pub(super) struct Passing {
     inner: Incoming,
     way: Way,
     log: Arc<RequestLog>,
-    /// Told how far it has come, if it is that of an answer.
-    answering: Option<Arc<Answering>>,
+    /// Told how far it has come.
+    outgoing: Option<Arc<Outgoing>>,
     is_whole: bool,
     gate: Option<Gate>,
     /// What was read and limits do not let pass yet; no more than hyper reads at once.
@@ -28,19 +28,16 @@ pub(super) struct Passing {
 }
 
 impl Passing {
-    pub(super) fn new(
-        inner: Incoming,
-        way: Way,
-        log: Arc<RequestLog>,
-        answering: Option<Arc<Answering>>,
-    ) -> Self {
+    pub(super) fn new(inner: Incoming, way: Way, log: Arc<RequestLog>) -> Self {
         let is_whole = inner.is_end_stream();
-        if let Some(answering) = &answering {
-            answering.begins();
-        }
-        let this = Self { inner, way, log, answering, is_whole, gate: None, kept: Bytes::new() };
-        this.tell_if_read();
-        this
+        Self { inner, way, log, outgoing: None, is_whole, gate: None, kept: Bytes::new() }
+    }
+
+    /// It goes over that connection.
+    pub(super) fn set_outgoing(&mut self, outgoing: Arc<Outgoing>) {
+        outgoing.begins();
+        self.outgoing = Some(outgoing);
+        self.tell_if_read();
     }
 
     /// It goes no faster than that.
@@ -49,8 +46,8 @@ impl Passing {
     }
 
     fn tell_if_read(&self) {
-        if let Some(answering) = self.answering.as_ref().filter(|_| self.is_whole && self.kept.is_empty()) {
-            answering.is_read();
+        if let Some(outgoing) = self.outgoing.as_ref().filter(|_| self.is_whole && self.kept.is_empty()) {
+            outgoing.is_read();
         }
     }
 
@@ -176,6 +173,12 @@ impl RequestLog {
 
     pub(super) fn begins_answer(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_answered = true;
+    }
+
+    /// Whether its body was cut off, or is none.
+    pub(super) fn client_broke(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(state.ending, Some(Ending::ClientBroke(_)))
     }
 
     /// The first that is said counts.

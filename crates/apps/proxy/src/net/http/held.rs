@@ -1,4 +1,4 @@
-//! A client's connection while hyper has it.
+//! A connection while hyper has it.
 
 use std::io;
 use std::pin::Pin;
@@ -9,20 +9,20 @@ use bytes::Bytes;
 use polypath_stack::engine::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::answering::Answering;
+use super::outgoing::Outgoing;
 
-/// Dropping it resets the connection if an answer was cut off: its end would look like the end of the answer.
+/// Dropping it resets the connection if a message was cut off: its end would look like the end of the message.
 #[derive(Debug)]
 pub(super) struct HeldStream {
     stream: Option<Stream>,
     /// What was read of it before.
     early: Bytes,
-    answering: Arc<Answering>,
+    outgoing: Arc<Outgoing>,
 }
 
 impl HeldStream {
-    pub(super) fn new(stream: Stream, early: Bytes, answering: Arc<Answering>) -> Self {
-        Self { stream: Some(stream), early, answering }
+    pub(super) fn new(stream: Stream, early: Bytes, outgoing: Arc<Outgoing>) -> Self {
+        Self { stream: Some(stream), early, outgoing }
     }
 
     pub(super) fn into_stream(mut self) -> Option<Stream> {
@@ -36,7 +36,7 @@ impl HeldStream {
 
 impl Drop for HeldStream {
     fn drop(&mut self) {
-        if self.answering.is_in_the_middle()
+        if self.outgoing.is_in_the_middle()
             && let Some(stream) = self.stream.take()
         {
             stream.abort();
@@ -63,12 +63,12 @@ impl AsyncWrite for HeldStream {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Asked when hyper has handed over all that it had.
-        self.answering.is_written();
+        self.outgoing.is_written();
         self.stream()?.poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Where an answer was cut off, no end is sent before the reset.
-        if self.answering.is_in_the_middle() { Poll::Ready(Ok(())) } else { self.stream()?.poll_shutdown(cx) }
+        // Where a message was cut off, no end is sent before the reset.
+        if self.outgoing.is_in_the_middle() { Poll::Ready(Ok(())) } else { self.stream()?.poll_shutdown(cx) }
     }
 }

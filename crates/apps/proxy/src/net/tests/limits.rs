@@ -129,7 +129,7 @@ async fn an_answer_of_http_waits_and_arrives_whole() {
     fixture.proxy.set_limit(budget(3));
     let mut client = fixture.connect().await;
     client
-        .write_all(format!("GET http://{at}/ HTTP/1.1\r\nConnection: close\r\n\r\n").as_bytes())
+        .write_all(format!("GET http://{at}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
         .await
         .unwrap();
     answer_with(&server, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", false).await;

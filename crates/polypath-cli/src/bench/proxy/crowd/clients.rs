@@ -17,7 +17,6 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::super::client::{Service, socks_request};
-use super::CrowdConfig;
 
 /// They come over so long, so that it is no flood.
 const COMING: Duration = Duration::from_secs(20);
@@ -37,6 +36,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const SLOWLY: Duration = Duration::from_secs(1);
 /// What a slow reader asks for: more than buffers hold.
 const UNREAD_BYTES: usize = 8 << 20;
+
+/// Who comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Comers {
+    /// At a time.
+    pub(super) connections: usize,
+    /// Those of them that are as slow as they can be.
+    pub(super) slow: usize,
+    /// What they say and when is drawn from this.
+    pub(super) seed: u64,
+}
 
 /// What became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -82,11 +92,11 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    pub(super) fn begin(client: &Namespace, origin: SocketAddr, config: &CrowdConfig) -> Self {
+    pub(super) fn begin(client: &Namespace, origin: SocketAddr, comers: Comers) -> Self {
         let counters = Arc::new(Counters::default());
         let (is_over, over) = watch::channel(false);
-        let (client, config, shared) = (client.clone(), config.clone(), counters.clone());
-        let thread = std::thread::spawn(move || client.run(|| come(origin, &config, &shared, &over)));
+        let (client, shared) = (client.clone(), counters.clone());
+        let thread = std::thread::spawn(move || client.run(|| come(origin, comers, &shared, &over)));
         Self { counters, is_over, thread }
     }
 
@@ -117,23 +127,23 @@ impl Crowd {
 
 fn come(
     origin: SocketAddr,
-    config: &CrowdConfig,
+    comers: Comers,
     counters: &Arc<Counters>,
     over: &watch::Receiver<bool>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut clients = tokio::task::JoinSet::new();
-        for number in 0..config.connections {
+        for number in 0..comers.connections {
             let client = Client {
                 service: Service::ALL[number % Service::ALL.len()],
                 origin,
-                random: ChaCha8Rng::seed_from_u64(config.seed.wrapping_add(number as u64)),
+                random: ChaCha8Rng::seed_from_u64(comers.seed.wrapping_add(number as u64)),
                 counters: counters.clone(),
                 over: over.clone(),
             };
-            let delay = COMING.mul_f64(number as f64 / config.connections as f64);
-            let is_slow = number < config.slow;
+            let delay = COMING.mul_f64(number as f64 / comers.connections as f64);
+            let is_slow = number < comers.slow;
             clients.spawn(async move {
                 sleep(delay).await;
                 if is_slow { client.be_slow().await } else { client.come_and_go().await }

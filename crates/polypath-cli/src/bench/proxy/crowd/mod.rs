@@ -23,7 +23,7 @@ use super::system::{self, System};
 use crate::bench::outcome::monotonic_s;
 use crate::bench::program::Program;
 use crate::bench::{BenchError, Spread};
-use clients::{Counted, Crowd};
+use clients::{Comers, Counted, Crowd};
 
 /// How long the passer-by is alone.
 const QUIET: Duration = Duration::from_secs(5);
@@ -91,7 +91,9 @@ pub(crate) struct Look {
     /// Since the crowd began to come.
     pub(crate) at_s: f64,
     pub(crate) memory_bytes: u64,
+    /// Pipes that wait for the next connection included.
     pub(crate) descriptors: u64,
+    pub(crate) sockets: u64,
     pub(crate) cpu_s: f64,
     /// Clients with an open connection.
     pub(crate) open: u64,
@@ -155,12 +157,14 @@ fn measure(
             at_s: begun.elapsed().as_secs_f64(),
             memory_bytes: program.memory_bytes()?,
             descriptors: program.descriptors()?,
+            sockets: program.sockets()?,
             cpu_s: program.cpu_s()?,
             open,
         })
     };
     let before = look(0)?;
-    let crowd = Crowd::begin(&scene.client, origin, config);
+    let comers = Comers { connections: config.connections, slow: config.slow, seed: config.seed };
+    let crowd = Crowd::begin(&scene.client, origin, comers);
     let passing = PasserBy::begin(&scene.client, origin);
     let mut looks = Vec::new();
     for number in 1..=LOOKS {
@@ -174,7 +178,7 @@ fn measure(
     let left = Instant::now();
     let after = loop {
         let after = look(0)?;
-        if after.descriptors <= before.descriptors || left.elapsed() > LEAVING {
+        if after.sockets <= before.sockets || left.elapsed() > LEAVING {
             break after;
         }
         thread::sleep(PASSING);
@@ -185,7 +189,7 @@ fn measure(
         row("wrong-bytes", counted.wrong_bytes as f64, 0.0),
         row("cut-short", counted.cut_short as f64, 0.0),
         row("refused", counted.refused as f64, 0.0),
-        row("descriptors-left", after.descriptors.saturating_sub(before.descriptors) as f64, 0.0),
+        row("sockets-left", after.sockets.saturating_sub(before.sockets) as f64, 0.0),
         row("honest-delay-ms", delay_ms, MOST_DELAY_MS),
     ];
     Ok(CrowdResult {
@@ -265,7 +269,8 @@ mod tests {
 
     #[test]
     fn growth_is_told_from_the_first_who_come() {
-        let look = |memory_bytes| Look { at_s: 0.0, memory_bytes, descriptors: 0, cpu_s: 0.0, open: 0 };
+        let look =
+            |memory_bytes| Look { at_s: 0.0, memory_bytes, descriptors: 0, sockets: 0, cpu_s: 0.0, open: 0 };
         let looks: Vec<Look> = [1, 2, 100, 100, 101, 100, 110, 112].map(look).into();
         assert!((growth(&looks) - 1.11).abs() < 1e-9);
     }
