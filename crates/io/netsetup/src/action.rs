@@ -41,6 +41,13 @@ pub(crate) enum Action {
         /// The table; the main table if there is none.
         table: Option<u32>,
     },
+    /// Has packets of a family that go by a table stay here, whatever their destination.
+    AddLocalRoute {
+        /// The packets' family.
+        is_v4: bool,
+        /// The table.
+        table: u32,
+    },
     /// Sends packets of a source by a table.
     AddRule {
         /// The source.
@@ -85,6 +92,7 @@ impl Action {
                 Some(table) => places::is_table(*table),
                 None => link.starts_with("polypath") && places::is_stack_address(destination.0),
             },
+            Self::AddLocalRoute { table, .. } => places::is_table(*table),
             Self::AddRule { source, table, priority } => {
                 places::is_stack_address(*source)
                     && places::is_table(*table)
@@ -134,6 +142,7 @@ impl Action {
             Self::AddRoute { link, destination, gateway, table } => {
                 netlink.add_route(link, *destination, *gateway, *table)
             }
+            Self::AddLocalRoute { is_v4, table } => netlink.add_local_route(*is_v4, *table),
             Self::AddRule { .. } | Self::AddDestinationRule { .. } | Self::AddMarkRule { .. } => {
                 self.rule().map_or(Ok(()), |rule| netlink.add_rule(&rule))
             }
@@ -153,7 +162,10 @@ impl Action {
             Self::AddMarkRule { mark, is_v4, table, priority } => {
                 Rule { selector: Selector::Mark { mark, is_v4 }, table, priority }
             }
-            Self::SetVariable { .. } | Self::AddAddress { .. } | Self::AddRoute { .. } => return None,
+            Self::SetVariable { .. }
+            | Self::AddAddress { .. }
+            | Self::AddRoute { .. }
+            | Self::AddLocalRoute { .. } => return None,
         })
     }
 
@@ -167,6 +179,7 @@ impl Action {
             Self::AddRoute { link, destination, gateway, table } => {
                 netlink.remove_route(link, *destination, *gateway, *table)
             }
+            Self::AddLocalRoute { is_v4, table } => netlink.remove_local_route(*is_v4, *table),
             Self::AddRule { .. } | Self::AddDestinationRule { .. } | Self::AddMarkRule { .. } => {
                 self.rule().map_or(Ok(()), |rule| netlink.remove_rule(&rule))
             }
@@ -241,6 +254,10 @@ impl fmt::Display for Action {
                     write!(f, "{on_link} table {table}")?;
                 }
                 Ok(())
+            }
+            Self::AddLocalRoute { is_v4, table } => {
+                let family = if *is_v4 { "ip" } else { "ip -6" };
+                write!(f, "{family} route add local default dev lo table {table}")
             }
             Self::AddRule { source, table, priority } => {
                 write!(f, "{} rule add from {source} lookup {table} priority {priority}", family(source))

@@ -25,6 +25,11 @@ pub enum SetupError {
     /// No interface leads anywhere.
     #[error("no uplink: no interface that is up has a global address and a route")]
     NoUplink,
+    /// Nothing says whose connections are to be intercepted.
+    #[error(
+        "no interface without a default route, behind which clients could be: expected the interfaces or networks of clients"
+    )]
+    NoLan,
     /// Too many instances.
     #[error(
         "all {} places for instances are taken: end one of them, or remove the conflicting rules and tables",

@@ -50,6 +50,8 @@ pub(super) fn take_leave(device: OwnedFd, peers: &File) -> io::Result<()> {
         }
         let length = match rustix::io::read(&device, &mut buffer) {
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => continue,
+            // No device, but what stands where one would be.
+            Ok(0) => return Ok(()),
             length => length?,
         };
         let Ok(packet) = polypath_system::tun::parse(Bytes::copy_from_slice(&buffer[..length])) else {

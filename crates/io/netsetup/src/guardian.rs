@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use polypath_stack::peer_list::PeerList;
 use polypath_system::tun::Tun;
@@ -51,13 +51,22 @@ enum Waiting {
 impl Guardian {
     /// Starts one for this process, in the calling thread's network namespace.
     pub(super) fn start(command: &GuardianCommand, directory: &Path, tun: &Tun) -> io::Result<Self> {
+        Self::start_with(command, directory, tun.descriptor()?.into())
+    }
+
+    /// The same where there is no device, and nobody to be told.
+    pub(super) fn start_without_device(command: &GuardianCommand, directory: &Path) -> io::Result<Self> {
+        Self::start_with(command, directory, Stdio::null())
+    }
+
+    fn start_with(command: &GuardianCommand, directory: &Path, device: Stdio) -> io::Result<Self> {
         let peers = empty_list()?;
         let mut process = Command::new(&command.program);
         process.args(&command.arguments).arg(directory).arg(std::process::id().to_string());
         // What a terminal sends to its foreground process group is not for it. Standard error stays this process's: what can't be
         // taken down is said there.
         process.process_group(0).current_dir("/");
-        process.stdin(peers.try_clone()?).stdout(tun.descriptor()?);
+        process.stdin(peers.try_clone()?).stdout(device);
         Ok(Self { process: Waiting::Child(process.spawn()?), peers })
     }
 
@@ -126,8 +135,8 @@ impl Drop for Guardian {
 }
 
 /// Waits until the process has ended that started this one and has the number `parent`, tells its peers, and takes down what
-/// it has left in the network of this process. Standard input is a list of the peers, standard output the process's device.
-/// `directory` is where its records are.
+/// it has left in the network of this process. Standard input is a list of the peers, standard output the process's device,
+/// if it has one. `directory` is where its records are.
 pub fn guard(directory: &Path, parent: u32) -> io::Result<()> {
     ignore_signals();
     wait_for_end(parent)?;

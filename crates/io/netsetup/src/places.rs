@@ -48,6 +48,13 @@ pub(super) fn stack_v6(slot: u8, number: u8) -> Ipv6Addr {
     Ipv6Addr::new(a, b, c, slot.into(), 0, 0, 0, u16::from(number) + 1)
 }
 
+/// All addresses that stacks have, and the length of their prefix.
+pub(super) const STACKS_V4: (IpAddr, u8) = (IpAddr::V4(Ipv4Addr::new(198, 18, 0, 0)), 18);
+pub(super) const STACKS_V6: (IpAddr, u8) = {
+    let [a, b, c] = STACK_PREFIX_V6;
+    (IpAddr::V6(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0)), 48)
+};
+
 /// Whether an address is one of those that stacks have.
 pub(super) fn is_stack_address(addr: IpAddr) -> bool {
     match addr {

@@ -22,7 +22,7 @@ pub(super) struct Chain {
 #[derive(Debug)]
 pub(super) struct Table<'a> {
     pub(super) name: String,
-    pub(super) chains: &'static [Chain],
+    pub(super) chains: &'a [Chain],
     pub(super) rules: Vec<Rule<'a>>,
 }
 

@@ -10,6 +10,7 @@ use super::*;
 
 mod bridges;
 mod gateway;
+mod interception;
 mod outages;
 mod planning;
 mod records;

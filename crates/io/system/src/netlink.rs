@@ -1,11 +1,11 @@
 //! The few words of rtnetlink that set-up code says, one at a time and in the calling thread's namespace.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::{fmt, io};
 
 use futures_util::TryStreamExt;
-use netlink_packet_route::route::{RouteFlags, RouteMessage};
+use netlink_packet_route::route::{RouteFlags, RouteMessage, RouteScope, RouteType};
 use netlink_packet_route::rule::{RuleAction, RuleMessage};
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use tokio::runtime::Runtime;
@@ -160,6 +160,27 @@ impl Netlink {
     ) -> io::Result<()> {
         let (what, route) = self.route(name, destination, gateway, table)?;
         self.wait(&what, self.handle.route().del(route).execute())
+    }
+
+    /// Has packets of a family that go by `table` stay here, whatever their destination.
+    pub fn add_local_route(&self, is_v4: bool, table: u32) -> io::Result<()> {
+        let (what, route) = self.local_route(is_v4, table)?;
+        self.wait(&what, self.handle.route().add(route).execute())
+    }
+
+    /// Removes a route that [`Netlink::add_local_route`] added with the same arguments.
+    pub fn remove_local_route(&self, is_v4: bool, table: u32) -> io::Result<()> {
+        let (what, route) = self.local_route(is_v4, table)?;
+        self.wait(&what, self.handle.route().del(route).execute())
+    }
+
+    fn local_route(&self, is_v4: bool, table: u32) -> io::Result<(String, RouteMessage)> {
+        let everywhere: IpAddr =
+            if is_v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let (what, mut message) = self.route("lo", (everywhere, 0), None, Some(table))?;
+        message.header.kind = RouteType::Local;
+        message.header.scope = RouteScope::Host;
+        Ok((what, message))
     }
 
     /// Whether the system has a route to `addr` through an interface, in whatever table its rules choose. That the kernel looks
