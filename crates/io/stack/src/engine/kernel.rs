@@ -29,6 +29,7 @@ const BACKLOG: i32 = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct KernelEngine {
     is_plain_tcp: bool,
+    is_transparent: bool,
     namespace: Option<Namespace>,
     keepalive: Keepalive,
     congestion: Option<String>,
@@ -116,6 +117,14 @@ impl KernelEngine {
         self
     }
 
+    /// The same with listeners that take connections to others' addresses, where the system's rules hand them over (`IP_TRANSPARENT`):
+    /// what is accepted has the address that its client wanted to reach. Needs CAP_NET_ADMIN.
+    #[must_use]
+    pub fn with_transparent_listeners(mut self) -> Self {
+        self.is_transparent = true;
+        self
+    }
+
     /// The same with sockets in another network namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: Namespace) -> Self {
@@ -194,6 +203,14 @@ impl KernelEngine {
             };
             io::Error::new(error.kind(), format!("can't listen at {local}: {error}{expected}"))
         };
+        if self.is_transparent {
+            let option = SockRef::from(&socket);
+            let set = match local {
+                SocketAddr::V4(_) => option.set_ip_transparent_v4(true),
+                SocketAddr::V6(_) => option.set_ip_transparent_v6(true),
+            };
+            set.map_err(refused)?;
+        }
         socket.bind(local).map_err(refused)?;
         self.keepalive.set(SockRef::from(&socket));
         let inner = socket.listen(BACKLOG as u32).map_err(refused)?;
