@@ -15,16 +15,17 @@ use super::clock::now;
 use super::connect::Connector;
 use super::flow::Way;
 use super::http;
+use super::intercepted::destination;
 use super::negotiate::{negotiate, say_farewell};
 use super::session::{Ending, SessionEnd};
 use super::sessions::{Session, Sessions};
-use super::settings::{Entrance, EntranceKind, Settings};
+use super::settings::{Entrance, EntranceKind, InterceptedBy, Settings};
 use super::udp;
 use super::within::{Inner, Known, Stop, Visitor, is_multipath, send_at_once};
 use crate::access::Clients;
 use crate::convert::{self, CookiePeriod};
 use crate::failure::{ConnectFailure, UpstreamFailure};
-use crate::negotiation::{Command, Negotiation};
+use crate::negotiation::{Command, Negotiation, Refusal};
 use crate::proxy_protocol::ProxyHeader;
 use crate::socks::Socks5;
 use crate::target::Target;
@@ -32,6 +33,9 @@ use crate::throttle::{Limit, LimitState, Throttle};
 
 /// How long a cookie of a converter lasts, and once more.
 const COOKIE_PERIOD: Duration = Duration::from_secs(3600);
+/// What a client gets that comes by itself to where others are led.
+const ITSELF: Refusal =
+    Refusal::Unsupported("it asked for the proxy itself, to which others' connections are led");
 /// After a failure to accept, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -47,6 +51,8 @@ struct Visit<'a> {
     client: Visitor,
     entrance: &'a Entrance,
     session: &'a Session,
+    /// Where the proxy listens.
+    at: Option<SocketAddr>,
 }
 
 impl Proxy {
@@ -98,6 +104,7 @@ impl Proxy {
     /// Lets clients in, until [`Proxy::drain`], or until this future is dropped. Those within stay.
     pub async fn serve(&self, listener: Listener, entrance: Entrance) {
         let entrance = Arc::new(entrance);
+        let at = listener.local_addr().ok();
         let mut stop = self.0.stop.subscribe();
         let mut is_told = false;
         loop {
@@ -109,7 +116,7 @@ impl Proxy {
             match accepted {
                 Ok((stream, peer)) => {
                     let client = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-                    tokio::spawn(self.0.clone().session(stream, client, entrance.clone()));
+                    tokio::spawn(self.0.clone().session(stream, client, at, entrance.clone()));
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut is_told, true) {
@@ -133,7 +140,13 @@ impl Proxy {
 }
 
 impl Inner {
-    async fn session(self: Arc<Self>, mut stream: Stream, peer: SocketAddr, entrance: Arc<Entrance>) {
+    async fn session(
+        self: Arc<Self>,
+        mut stream: Stream,
+        peer: SocketAddr,
+        at: Option<SocketAddr>,
+        entrance: Arc<Entrance>,
+    ) {
         send_at_once(&stream);
         let mut input = BytesMut::new();
         let mut client = peer;
@@ -162,7 +175,7 @@ impl Inner {
             return Box::pin(serving).await;
         }
         let mut known = Known::default();
-        let visit = Visit { client: visitor, entrance: &entrance, session };
+        let visit = Visit { client: visitor, entrance: &entrance, session, at };
         let ending = self.run(stream, input, &visit, &mut known).await;
         self.tell(entrance.protocol(), client, &known, session.flow(), &ending);
     }
@@ -196,6 +209,7 @@ impl Inner {
                     }
                 }
             }
+            EntranceKind::Transparent(by) => self.intercepted(stream, input, *by, visit, known).await,
             EntranceKind::Socks => {
                 let negotiation = Socks5::new(self.settings().users.clone());
                 Box::pin(self.negotiated(stream, input, negotiation, visit, known)).await
@@ -207,6 +221,38 @@ impl Inner {
             }
             // Its requests are answered one by one.
             EntranceKind::Http => Ending::Unasked,
+        }
+    }
+
+    async fn intercepted(
+        &self,
+        stream: Stream,
+        input: BytesMut,
+        by: InterceptedBy,
+        visit: &Visit<'_>,
+        known: &mut Known,
+    ) -> Ending {
+        let at = visit.at.unwrap_or_else(|| unspecified(visit.client.peer));
+        let target = match destination(&stream, by, at) {
+            Ok(Some(destination)) => Target::from(destination),
+            found => {
+                stream.abort();
+                let problem = |error: io::Error| Ending::ClientBroke(error.to_string().into());
+                return found.map_or_else(problem, |_| Ending::Refused(ITSELF));
+            }
+        };
+        known.target = Some(target.clone());
+        visit.session.asks(None, &target);
+        let (said, mut early) = (input.len(), input.freeze());
+        match self.connect(&visit.client, None, &target, visit.entrance, &mut early).await {
+            Ok(server) => {
+                visit.session.flow().moved(Way::ToServer, said - early.len());
+                self.join(stream, server, early, visit.session, known).await
+            }
+            Err(failure) => {
+                stream.abort();
+                Ending::NotReached(failure)
+            }
         }
     }
 

@@ -116,6 +116,17 @@ pub enum EntranceKind {
     Http,
     /// 0-RTT TCP Convert (RFC 8803).
     Convert(Arc<ServerConfig>),
+    /// Nothing, by clients that know of no proxy: each connection goes where its client wanted to go. The system's rules lead them here.
+    Transparent(InterceptedBy),
+}
+
+/// How connections of clients that know of no proxy come to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InterceptedBy {
+    /// As they are (TPROXY): the client's destination is the accepted socket's address.
+    Tproxy,
+    /// Translated: the kernel knows the destination of before.
+    Redirect,
 }
 
 /// Where clients enter.
@@ -142,6 +153,7 @@ impl Entrance {
             EntranceKind::Socks => "socks",
             EntranceKind::Http => "http",
             EntranceKind::Convert(_) => "convert",
+            EntranceKind::Transparent(_) => "transparent",
         }
     }
 }
