@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::config::{PeerConfig, PeerId};
 use super::state::Engine;
 use crate::key::PublicKey;
-use crate::peer::Peer;
+use crate::peer::{Peer, PeerSecrets};
 
 /// What [`Engine::set_peers`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,8 +32,11 @@ impl Engine {
         let shared = Arc::clone(&self.shared);
         let mut seed = [0; 32];
         (self.random)(&mut seed);
+        let mut instance = [0; 8];
+        (self.random)(&mut instance);
+        let secrets = PeerSecrets { instance: u64::from_le_bytes(instance), split_seed: seed };
         let (key, preshared) = (config.public_key, config.preshared_key);
-        let peer = Peer::new(key, preshared, config.rules, has_lower_key, shared, seed);
+        let peer = Peer::new(key, preshared, config.rules, has_lower_key, shared, secrets);
         self.peers.push(Some(Box::new(peer)));
         id
     }

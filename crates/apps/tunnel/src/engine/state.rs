@@ -65,7 +65,6 @@ impl Engine {
             policy: config.congestion,
             mtu_bytes: config.mtu_bytes,
             has_fast_aes: config.has_fast_aes,
-            instance: number(),
             flow_key: number(),
         };
         let mut engine = Self {

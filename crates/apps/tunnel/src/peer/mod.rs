@@ -19,4 +19,4 @@ pub use counts::PeerCounts;
 pub(crate) use link::PathEnds;
 pub(crate) use receive::Source;
 pub(crate) use sessions::Session;
-pub(crate) use state::{Peer, Shared};
+pub(crate) use state::{Peer, PeerSecrets, Shared};

@@ -49,8 +49,6 @@ pub(crate) struct Shared {
     /// Longest IP packet inside.
     pub(crate) mtu_bytes: usize,
     pub(crate) has_fast_aes: bool,
-    /// What tells this process from its predecessor.
-    pub(crate) instance: u64,
     /// Keeps strangers from foretelling which flows share a number.
     pub(crate) flow_key: u64,
 }
@@ -60,6 +58,15 @@ impl Shared {
     pub(crate) fn long_bytes(&self) -> usize {
         PATH_HEADER_BYTES + MOST_DATA_HEADER_BYTES + self.mtu_bytes + TAG_BYTES
     }
+}
+
+/// Random numbers of a peer's own.
+#[derive(Clone, Copy)]
+pub(crate) struct PeerSecrets {
+    /// What tells this end's numbers from those that it gave before: they begin anew with each process, and with each time the peer
+    /// is added.
+    pub(crate) instance: u64,
+    pub(crate) split_seed: [u8; 32],
 }
 
 pub(crate) struct Peer {
@@ -85,7 +92,7 @@ pub(crate) struct Peer {
     pub(super) was_stock: bool,
     /// TCP flows that end here, once there are any.
     pub(super) split: Option<Box<TcpSplit>>,
-    pub(super) split_seed: [u8; 32],
+    pub(super) secrets: PeerSecrets,
     pub(super) waiting: FairQueue,
     /// Left the queue, and waits for a path that carries its length.
     pub(super) head: Option<(u8, Box<[u8]>)>,
@@ -127,7 +134,7 @@ impl Peer {
         rules: Rules,
         has_lower_key: bool,
         shared: Arc<Shared>,
-        split_seed: [u8; 32],
+        secrets: PeerSecrets,
     ) -> Self {
         Self {
             macs: Macs::new(&key),
@@ -145,7 +152,7 @@ impl Peer {
             peer_flags: 0,
             was_stock: false,
             split: None,
-            split_seed,
+            secrets,
             waiting: FairQueue::new(),
             head: None,
             urgent: VecDeque::new(),

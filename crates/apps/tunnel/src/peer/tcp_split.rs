@@ -105,7 +105,7 @@ impl Peer {
 
     /// Made when it is first wanted, by this end or by the other.
     fn split_mut(&mut self, by_us: bool) -> &mut TcpSplit {
-        let (mtu_bytes, mut seed) = (self.shared.mtu_bytes, self.split_seed);
+        let (mtu_bytes, mut seed) = (self.shared.mtu_bytes, self.secrets.split_seed);
         // In a laboratory the random numbers of both ends may be alike, and keys that are alike are taken for an echo.
         seed[0] ^= u8::from(by_us);
         self.split.get_or_insert_with(|| Box::new(TcpSplit::new(mtu_bytes, seed)))

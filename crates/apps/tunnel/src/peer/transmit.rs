@@ -42,7 +42,7 @@ impl Peer {
 
     /// A hello goes to each place where the peer may be: the path of the handshake may have gone since. The first one counts.
     fn poll_hello(&mut self, now: Instant) {
-        let instance = self.shared.instance;
+        let instance = self.secrets.instance;
         let mut ends = self.all_ends();
         ends.extend(self.plain_ends.filter(|plain| !ends.contains(plain)));
         let Some(session) = self.sessions.current(now) else { return };
