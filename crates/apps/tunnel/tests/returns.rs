@@ -52,3 +52,50 @@ fn a_peer_that_is_added_again_is_heard_at_once() {
         }
     }
 }
+
+#[test]
+fn a_path_that_was_forgotten_is_used_again_once_it_is_back() {
+    let mut network = Network::new(&[PathConfig::new(20, 10), PathConfig::new(10, 30)]);
+    network.run_until(Instant::from_secs(2));
+    // So that the keys are in use on both paths before it goes.
+    network.run_until(Instant::from_secs(130));
+    send_both_ways(&mut network, 0, 500);
+    network.run_until(Instant::from_secs(136));
+    network.set_up(0, false);
+    send_both_ways(&mut network, 1_000, 500);
+    network.run_until(Instant::from_secs(136 + 185));
+    assert_eq!(status(&network, 1).paths.len(), 1, "it is forgotten");
+    network.set_up(0, true);
+    network.run_until(Instant::from_secs(136 + 195));
+    let back = &status(&network, 1).paths[0];
+    assert!(back.is_usable && back.min_rtt.is_some(), "{back:?}");
+    let before = back.sent;
+    send_both_ways(&mut network, 2_000, 500);
+    network.run_until(Instant::from_secs(136 + 205));
+    let after = status(&network, 1).paths[0].sent;
+    assert!(after.1 > before.1 + 50_000, "{before:?} {after:?}");
+    assert_eq!(after.2, before.2, "none was taken for lost");
+}
+
+#[test]
+fn a_path_that_is_taken_away_and_added_again_is_used() {
+    let mut network = Network::new(&[PathConfig::new(20, 10)]);
+    network.run_until(Instant::from_secs(2));
+    send_both_ways(&mut network, 0, 500);
+    network.run_until(Instant::from_secs(8));
+    network.ends[0].remove_path(network.now, network.peers[0], network.ids[0]);
+    let to = address(1, 0);
+    let path =
+        network.ends[0].add_path(network.now, network.peers[0], LocalId(0), to, PathSettings::default());
+    assert_eq!(path, Some(network.ids[0]));
+    // The handshake that a new path begins is lost: the keys are those from before.
+    network.filter = Some(Box::new(|_, _, datagram, _| datagram[0] != 1));
+    network.run_until(Instant::from_secs(9));
+    send_both_ways(&mut network, 1_000, 500);
+    network.run_until(Instant::from_secs(16));
+    let path = &status(&network, 0).paths[0];
+    assert!(path.is_usable && path.min_rtt.is_some() && path.in_flight_bytes < 3_000, "{path:?}");
+    for end in 0..2 {
+        assert_eq!(numbers(&network.delivered[end]).len(), 1_000);
+    }
+}

@@ -182,6 +182,10 @@ impl PathSender {
         tracking: Tracking,
         contents: Option<Box<[u8]>>,
     ) {
+        if self.epochs[0].is_none() {
+            // A path that was there before left the session's numbers where they are.
+            self.base = number.into();
+        }
         let next = self.base + self.sent.len() as u64;
         if self.epochs[0].is_none_or(|epoch| epoch.session != session) {
             self.epochs =
