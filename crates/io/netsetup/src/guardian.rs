@@ -56,7 +56,9 @@ impl Guardian {
 
     /// The same where there is no device, and nobody to be told.
     pub(super) fn start_without_device(command: &GuardianCommand, directory: &Path) -> io::Result<Self> {
-        Self::start_with(command, directory, Stdio::null())
+        // Nothing is ever to be read there.
+        let nothing = File::options().read(true).write(true).open("/dev/null")?;
+        Self::start_with(command, directory, nothing.into())
     }
 
     fn start_with(command: &GuardianCommand, directory: &Path, device: Stdio) -> io::Result<Self> {
