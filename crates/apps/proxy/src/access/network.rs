@@ -36,6 +36,18 @@ impl Network {
         self.0.contains(&address.to_canonical())
     }
 
+    /// Its first address.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        self.0.network()
+    }
+
+    /// How many bits its addresses have in common.
+    #[must_use]
+    pub fn prefix_length(&self) -> u8 {
+        self.0.prefix_len()
+    }
+
     /// Whether all addresses of the other are of this one too.
     pub(crate) fn contains_network(&self, other: &Self) -> bool {
         self.0.contains(&other.0)
@@ -91,6 +103,10 @@ mod tests {
     fn a_network_reads_as_it_is_written() {
         for text in ["192.0.2.0/24", "192.0.2.1", "2001:db8::/32", "2001:db8::1", "0.0.0.0/0", "::/0"] {
             assert_eq!(network(text).to_string(), text);
+        }
+        for (text, length) in [("192.0.2.0/24", 24), ("192.0.2.1", 32), ("::ffff:192.0.2.0/120", 24)] {
+            assert_eq!(network(text).prefix_length(), length);
+            assert!(network(text).address().is_ipv4(), "{text}");
         }
         assert_eq!(network("::ffff:192.0.2.0/120").to_string(), "192.0.2.0/24");
         assert_eq!(network("::ffff:192.0.2.1").to_string(), "192.0.2.1");

@@ -126,6 +126,12 @@ impl From<u16> for PortRange {
     }
 }
 
+impl From<PortRange> for RangeInclusive<u16> {
+    fn from(PortRange(range): PortRange) -> Self {
+        range
+    }
+}
+
 impl FromStr for PortRange {
     type Err = PortRangeError;
 
