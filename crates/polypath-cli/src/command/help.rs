@@ -178,7 +178,7 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
     (
         "polypath proxy",
         [
-            "polypath proxy --socks 1080 --http 8080 -I wlan0,wwan0",
+            "polypath proxy --socks 1080 --transparent 8877 -I wlan0,wwan0",
             "polypath proxy --accept kernel --engine tcp --forward 0.0.0.0:443=192.0.2.1:443",
         ],
     ),

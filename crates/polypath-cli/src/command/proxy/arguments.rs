@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
 use polypath_config::Policies;
+use polypath_netsetup::InterceptBy;
 use polypath_proxy::net::{InvalidUpstream, Upstream};
 
 use super::super::Failure;
 use super::super::engine::EngineArguments;
-use super::entrances::{EntrancePlan, Forward, Listen, Protocol, parse_forward, parse_listen};
+use super::entrances::{EntrancePlan, Forward, Listen, Protocol, parse_forward, parse_listen, parse_port};
 use super::file::{self, File};
 use super::throttle::ThrottleText;
+use super::transparent::Transparent;
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -88,6 +90,10 @@ pub(super) struct RunArguments {
     /// Serve clients of 0-RTT TCP Convert (RFC 8803)
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_listen)]
     convert: Vec<Listen>,
+    /// Intercept the connections that others send through this host, as they are (TPROXY): those that come by interfaces without a default
+    /// route. Needs root. A file can say which, and how
+    #[arg(long, value_name = "PORT", value_parser = parse_port)]
+    transparent: Option<Listen>,
     /// Reach servers through another proxy: convert://HOST:PORT (RFC 8803), socks5://[USER:PASSWORD@]HOST:PORT or
     /// http://[USER:PASSWORD@]HOST:PORT
     #[arg(long, value_name = "URL", value_parser = parse_via)]
@@ -154,6 +160,13 @@ impl RunArguments {
         plan.is_open |= self.open;
         plan.entrances.extend(self.entrances());
         plan.check()?;
+        let intercepts = |entrance: &EntrancePlan| matches!(entrance.protocol, Protocol::Transparent(_));
+        if self.accept == Accept::Engine && plan.entrances.iter().any(intercepts) {
+            return Err(Failure::Input(
+                "--accept engine: only connections of the kernel can be intercepted: expected kernel or tcp"
+                    .into(),
+            ));
+        }
         Ok(plan)
     }
 
@@ -165,6 +178,9 @@ impl RunArguments {
         let forward = self.forward.iter();
         let forward = forward
             .map(|Forward(listen, target)| EntrancePlan::new(*listen, Protocol::Forward(target.clone())));
-        socks.chain(http).chain(forward).chain(convert).collect()
+        let transparent = self.transparent.iter().map(|listen| {
+            EntrancePlan::new(*listen, Protocol::Transparent(Transparent::new(InterceptBy::Tproxy)))
+        });
+        socks.chain(http).chain(forward).chain(convert).chain(transparent).collect()
     }
 }

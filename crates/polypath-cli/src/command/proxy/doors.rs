@@ -4,118 +4,197 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use polypath_netsetup::InterceptBy;
 use polypath_proxy::convert::{OptionKind, ServerConfig, SupportedExtensions};
-use polypath_proxy::net::{Entrance, EntranceKind, Proxy};
+use polypath_proxy::net::{Entrance, EntranceKind, InterceptedBy, Proxy};
 use polypath_stack::Engine;
-use polypath_stack::engine::Listener;
-use tokio::task::JoinHandle;
+use polypath_stack::engine::{KernelEngine, Listener};
+use tokio::task::JoinSet;
 
-use super::super::Failure;
 use super::super::ports::cannot_listen;
+use super::super::{Failure, complain};
 use super::entrances::{EntrancePlan, Listen, Protocol};
+use super::intercepting::Intercepting;
 use super::report::ListenerReport;
 
 /// Where clients enter now.
 pub(super) struct Doors {
     accepting: Engine,
+    /// For those who are intercepted, if Multipath TCP is wanted.
+    multipath: Option<KernelEngine>,
     proxy: Proxy,
     open: BTreeMap<Listen, Door>,
+    /// What leads connections here, once anything had to.
+    intercepting: Option<Intercepting>,
 }
 
 struct Door {
     plan: EntrancePlan,
-    /// With the port that it got.
-    at: SocketAddr,
-    serving: JoinHandle<()>,
+    /// With the ports that it got.
+    at: Vec<SocketAddr>,
+    /// Dropping it closes the door.
+    serving: JoinSet<()>,
 }
 
 impl Door {
-    /// Until its socket is closed.
+    /// Until its sockets are closed.
     async fn close(mut self) -> EntrancePlan {
-        self.serving.abort();
-        // It was aborted, which is no news.
-        let _ = (&mut self.serving).await;
-        self.plan.clone()
+        self.serving.shutdown().await;
+        self.plan
     }
 }
 
-impl Drop for Door {
-    fn drop(&mut self) {
-        self.serving.abort();
-    }
+/// What is listened at for an entrance.
+struct Opened<'a> {
+    plan: &'a EntrancePlan,
+    at: Vec<SocketAddr>,
+    listeners: Vec<Listener>,
 }
 
 impl Doors {
-    pub(super) fn new(accepting: Engine, proxy: Proxy) -> Self {
-        Self { accepting, proxy, open: BTreeMap::new() }
+    pub(super) fn new(accepting: Engine, multipath: Option<KernelEngine>, proxy: Proxy) -> Self {
+        Self { accepting, multipath, proxy, open: BTreeMap::new(), intercepting: None }
     }
 
     /// Where that is, as it is told.
     pub(super) fn report(&self) -> Vec<ListenerReport> {
-        let report = |door: &Door| ListenerReport {
+        let report = |door: &Door, at: &SocketAddr| ListenerReport {
             protocol: door.plan.protocol.name().into(),
-            address: door.at.to_string(),
+            address: at.to_string(),
             target: match &door.plan.protocol {
                 Protocol::Forward(target) => Some(target.to_string()),
                 _ => None,
             },
+            intercepted: match &door.plan.protocol {
+                Protocol::Transparent(of) => Some(of.to_string()),
+                _ => None,
+            },
         };
-        self.open.values().map(report).collect()
+        self.open.values().flat_map(|door| door.at.iter().map(move |at| report(door, at))).collect()
     }
 
     /// Opens and closes what differs; those who are within stay. Says what it did. If not all of it can be, what was open is open again.
     pub(super) async fn follow(&mut self, wanted: &[EntrancePlan]) -> Result<Vec<String>, Failure> {
-        let is_open =
-            |plan: &EntrancePlan| self.open.get(&plan.listen).is_some_and(|door| door.plan == *plan);
+        let intercepts = |plan: &EntrancePlan| matches!(plan.protocol, Protocol::Transparent(_));
+        if self.intercepting.is_none() && wanted.iter().any(intercepts) {
+            self.intercepting = Some(Intercepting::begin().await?);
+        }
+        let is_open = |plan: &EntrancePlan| {
+            self.open.get(&plan.listen).is_some_and(|door| door.plan.has_same_door(plan))
+        };
         let missing: Vec<&EntrancePlan> = wanted.iter().filter(|plan| !is_open(plan)).collect();
         let mut told = Vec::new();
         // What is listened at for something else must be free first.
         let is_wanted = |listen: &Listen| wanted.iter().any(|plan| plan.listen == *listen && is_open(plan));
         let closing: Vec<Listen> = self.open.keys().copied().filter(|listen| !is_wanted(listen)).collect();
-        let (mut listeners, mut replaced) = (Vec::new(), Vec::new());
+        let (mut opened, mut replaced) = (Vec::new(), Vec::new());
         for plan in missing {
             if let Some(door) = self.open.remove(&plan.listen) {
                 replaced.push(door.close().await);
             }
-            match self.listen(plan.listen).await {
-                Ok(listener) => listeners.push((plan, listener)),
+            match self.listen(plan).await {
+                Ok(listened) => opened.push(listened),
                 Err(failure) => {
-                    drop(listeners);
-                    for plan in &replaced {
-                        let listener = self.listen(plan.listen).await?;
-                        self.begin(plan, listener)?;
-                    }
-                    return Err(failure);
+                    drop(opened);
+                    return Err(self.reopened(&replaced, failure).await);
                 }
             }
+        }
+        if let Err(failure) = self.intercept(wanted, &opened).await {
+            drop(opened);
+            return Err(self.reopened(&replaced, failure).await);
         }
         for listen in closing {
             if self.open.remove(&listen).is_some() {
                 told.push(format!("Nobody enters at {} any more", listen.0));
             }
         }
-        for (plan, listener) in listeners {
-            told.push(self.begin(plan, listener)?);
+        for plan in wanted {
+            if let Some(door) = self.open.get_mut(&plan.listen)
+                && door.plan != *plan
+            {
+                door.plan = plan.clone();
+                told.push(door.tell());
+            }
+        }
+        for listened in opened {
+            told.push(self.begin(listened)?);
         }
         Ok(told)
     }
 
-    async fn listen(&self, Listen(at): Listen) -> Result<Listener, Failure> {
-        let listener = self.accepting.listen(at).await;
-        listener.map_err(|error| cannot_listen(at.port(), error.kind(), error))
+    /// Leads nobody here any more. Those within stay as long as what this returns is not closed.
+    pub(super) async fn stop_intercepting(&mut self) -> Option<Intercepting> {
+        let intercepting = self.intercepting.take()?;
+        if let Err(Failure::Input(message) | Failure::Run(message)) = intercepting.set(Vec::new()).await {
+            complain(&message);
+        }
+        Some(intercepting)
+    }
+
+    async fn listen<'a>(&self, plan: &'a EntrancePlan) -> Result<Opened<'a>, Failure> {
+        let Listen(at) = plan.listen;
+        let listeners = match &plan.protocol {
+            Protocol::Transparent(of) => of.listen(at.port(), self.multipath.as_ref()).await?,
+            _ => {
+                let listener = self.accepting.listen(at).await;
+                vec![listener.map_err(|error| cannot_listen(at.port(), error.kind(), error))?]
+            }
+        };
+        let at = listeners.iter().map(Listener::local_addr).collect::<Result<_, _>>();
+        Ok(Opened { plan, at: at.map_err(Failure::run)?, listeners })
+    }
+
+    /// Has the system lead here what these entrances are for. What fails changes nothing.
+    async fn intercept(&self, wanted: &[EntrancePlan], opened: &[Opened<'_>]) -> Result<(), Failure> {
+        let Some(intercepting) = &self.intercepting else { return Ok(()) };
+        let of = |plan: &EntrancePlan| {
+            let Protocol::Transparent(of) = &plan.protocol else { return None };
+            let opened = opened.iter().find(|opened| opened.plan.listen == plan.listen);
+            let at = opened.map(|opened| &opened.at);
+            let at = at.or_else(|| self.open.get(&plan.listen).map(|door| &door.at))?;
+            Some(of.intercept(at))
+        };
+        intercepting.set(wanted.iter().filter_map(of).collect()).await
+    }
+
+    /// Opens again what was closed, after a failure; which is returned, unless not even that can be.
+    async fn reopened(&mut self, closed: &[EntrancePlan], failure: Failure) -> Failure {
+        for plan in closed {
+            let begun = match self.listen(plan).await {
+                Ok(listened) => self.begin(listened),
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = begun {
+                return failure;
+            }
+        }
+        failure
     }
 
     /// Lets clients in, and says so.
-    fn begin(&mut self, plan: &EntrancePlan, listener: Listener) -> Result<String, Failure> {
-        let at = listener.local_addr().map_err(Failure::run)?;
-        let (proxy, entrance) = (self.proxy.clone(), entrance(plan)?);
-        let serving = tokio::spawn(async move { proxy.serve(listener, entrance).await });
-        self.open.insert(plan.listen, Door { plan: plan.clone(), at, serving });
-        let leads = match &plan.protocol {
+    fn begin(&mut self, Opened { plan, at, listeners }: Opened<'_>) -> Result<String, Failure> {
+        let mut serving = JoinSet::new();
+        for listener in listeners {
+            let (proxy, entrance) = (self.proxy.clone(), entrance(plan)?);
+            serving.spawn(async move { proxy.serve(listener, entrance).await });
+        }
+        let door = Door { plan: plan.clone(), at, serving };
+        let told = door.tell();
+        self.open.insert(plan.listen, door);
+        Ok(told)
+    }
+}
+
+impl Door {
+    fn tell(&self) -> String {
+        let at = self.at.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+        let how = match &self.plan.protocol {
             Protocol::Forward(target) => format!(" to {target}"),
+            Protocol::Transparent(of) => format!(", {of}"),
             _ => String::new(),
         };
-        Ok(format!("Clients of {} enter at {at}{leads}", plan.protocol.name()))
+        format!("Clients of {} enter at {at}{how}", self.plan.protocol.name())
     }
 }
 
@@ -127,6 +206,10 @@ fn entrance(plan: &EntrancePlan) -> Result<Entrance, Failure> {
         Protocol::Convert => EntranceKind::Convert(Arc::new(ServerConfig::new(SupportedExtensions::new([
             OptionKind::MULTIPATH_TCP,
         ])))),
+        Protocol::Transparent(of) => EntranceKind::Transparent(match of.by {
+            InterceptBy::Tproxy => InterceptedBy::Tproxy,
+            InterceptBy::Redirect => InterceptedBy::Redirect,
+        }),
     };
     Ok(Entrance {
         proxy_protocol_from: plan.proxy_protocol_from.clone(),

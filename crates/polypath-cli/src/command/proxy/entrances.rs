@@ -1,10 +1,13 @@
 //! Where clients enter, as options say it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU16;
 
 use polypath_proxy::Target;
 use polypath_proxy::access::Network;
 use polypath_proxy::proxy_protocol::ProxyProtocolVersion;
+
+use super::transparent::Transparent;
 
 /// Where to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +24,7 @@ pub(super) enum Protocol {
     Http,
     Forward(Target),
     Convert,
+    Transparent(Transparent),
 }
 
 impl Protocol {
@@ -30,12 +34,13 @@ impl Protocol {
             Self::Http => "http",
             Self::Forward(_) => "forward",
             Self::Convert => "convert",
+            Self::Transparent(_) => "transparent",
         }
     }
 
-    /// Whether clients say where they want to go.
+    /// Whether whoever reaches it can say where to go. What is intercepted went there anyway, and nobody else gets in.
     pub(super) fn leads_anywhere(&self) -> bool {
-        !matches!(self, Self::Forward(_))
+        !matches!(self, Self::Forward(_) | Self::Transparent(_))
     }
 
     /// Whether clients can say who they are.
@@ -57,6 +62,16 @@ impl EntrancePlan {
     pub(super) fn new(listen: Listen, protocol: Protocol) -> Self {
         Self { listen, protocol, proxy_protocol_from: Vec::new(), proxy_protocol_to_servers: None }
     }
+
+    /// Whether the same sockets serve both. What the system leads to them is another thing.
+    pub(super) fn has_same_door(&self, other: &Self) -> bool {
+        match (&self.protocol, &other.protocol) {
+            (Protocol::Transparent(own), Protocol::Transparent(of_other)) => {
+                self.listen == other.listen && own.by == of_other.by
+            }
+            _ => self == other,
+        }
+    }
 }
 
 /// `ADDRESS:PORT`, or a port of this host alone.
@@ -66,6 +81,12 @@ pub(super) fn parse_listen(text: &str) -> Result<Listen, String> {
     here.or_else(|| text.parse().ok()).map(Listen).ok_or_else(|| {
         "expected a port, such as 1080, or an address and a port, such as 192.0.2.1:1080 or [::]:1080".into()
     })
+}
+
+/// A port of this host alone.
+pub(super) fn parse_port(text: &str) -> Result<Listen, String> {
+    let port = text.parse::<NonZeroU16>().map_err(|_| "expected a port, such as 8877")?;
+    Ok(Listen((Ipv4Addr::LOCALHOST, port.get()).into()))
 }
 
 pub(super) fn parse_forward(text: &str) -> Result<Forward, String> {
@@ -87,6 +108,14 @@ mod tests {
         }
         for wrong in ["", "localhost:1080", "::", "70000"] {
             assert!(parse_listen(wrong).is_err_and(|error| error.contains("such as")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_intercepted_has_a_port_alone() {
+        assert_eq!(parse_port("8877"), Ok(Listen(([127, 0, 0, 1], 8877).into())));
+        for wrong in ["", "0", "127.0.0.1:8877", "70000"] {
+            assert!(parse_port(wrong).is_err_and(|error| error.contains("such as")), "{wrong}");
         }
     }
 

@@ -8,12 +8,12 @@ use polypath_config::Source;
 use polypath_config::quantity::parse_span;
 use polypath_proxy::access::{Allowance, ClientLimits, Rule, Rules, UserList, Verdict};
 use polypath_proxy::net::{InvalidUpstream, Settings, Timeouts, Upstream};
-use polypath_proxy::proxy_protocol::ProxyProtocolVersion;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::super::Failure;
-use super::entrances::{EntrancePlan, Protocol, parse_listen};
+use super::entrance_text::EntranceText;
+use super::entrances::EntrancePlan;
 use super::throttle::ThrottleText;
 use super::wrong::{Wrong, each};
 
@@ -25,7 +25,7 @@ const DRAIN: Duration = Duration::from_secs(30);
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(in crate::command) struct File {
     /// Where clients enter.
-    entrances: Vec<Entrance>,
+    entrances: Vec<EntranceText>,
     access: Access,
     /// How servers are reached.
     servers: Servers,
@@ -35,38 +35,6 @@ pub(in crate::command) struct File {
     timeouts: TimeoutsText,
     /// How fast connections may be. Those that live have it at once.
     throttle: Vec<ThrottleText>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Entrance {
-    /// What is spoken.
-    protocol: ProtocolName,
-    /// Where to listen: `ADDRESS:PORT`, or a port at 127.0.0.1.
-    listen: String,
-    /// Where a `forward` leads: `HOST:PORT`.
-    to: Option<String>,
-    /// Networks whose connections begin with a header of the PROXY protocol.
-    #[serde(default)]
-    proxy_protocol_from: Vec<String>,
-    /// The version of such a header that servers get.
-    proxy_protocol_to_servers: Option<HeaderVersion>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-enum ProtocolName {
-    Socks,
-    Http,
-    Forward,
-    Convert,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-enum HeaderVersion {
-    V1,
-    V2,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -199,7 +167,7 @@ impl Plan {
     pub(super) fn check(&self) -> Result<(), Failure> {
         if self.entrances.is_empty() {
             return Err(Failure::Input(
-                "nobody could enter: expected --socks, --http, --forward or --convert, or a file with [[entrances]]".into(),
+                "nobody could enter: expected --socks, --http, --forward, --convert or --transparent, or a file with [[entrances]]".into(),
             ));
         }
         let mut places: Vec<_> = self.entrances.iter().map(|entrance| entrance.listen).collect();
@@ -290,36 +258,6 @@ impl File {
     }
 }
 
-impl Entrance {
-    fn plan(&self) -> Result<EntrancePlan, Wrong> {
-        let listen = parse_listen(&self.listen).map_err(|error| ("listen", error))?;
-        let protocol = match (self.protocol, &self.to) {
-            (ProtocolName::Forward, Some(to)) => {
-                let target = to.parse().map_err(|error| ("to", format!("{to}: {error}")))?;
-                Protocol::Forward(target)
-            }
-            (ProtocolName::Forward, None) => {
-                return Err(("to", "expected where it leads, such as example.org:443".into()));
-            }
-            (_, Some(_)) => return Err(("to", "clients of this protocol say it: expected none".into())),
-            (ProtocolName::Socks, None) => Protocol::Socks,
-            (ProtocolName::Http, None) => Protocol::Http,
-            (ProtocolName::Convert, None) => Protocol::Convert,
-        };
-        let from = self.proxy_protocol_from.iter().map(|text| text.parse());
-        let from = from.collect::<Result<_, _>>();
-        let mut plan = EntrancePlan::new(listen, protocol);
-        plan.proxy_protocol_from = from.map_err(|error: polypath_proxy::access::NetworkError| {
-            ("proxy-protocol-from", error.to_string())
-        })?;
-        plan.proxy_protocol_to_servers = self.proxy_protocol_to_servers.map(|version| match version {
-            HeaderVersion::V1 => ProxyProtocolVersion::V1,
-            HeaderVersion::V2 => ProxyProtocolVersion::V2,
-        });
-        Ok(plan)
-    }
-}
-
 impl RuleText {
     fn plan(&self) -> Result<Rule, Wrong> {
         let mut rule = Rule::new(self.verdict.into());
@@ -372,6 +310,7 @@ impl TimeoutsText {
 
 #[cfg(test)]
 mod tests {
+    use super::super::entrances::Protocol;
     use super::*;
 
     fn plan(text: &str) -> Result<Plan, String> {
@@ -429,7 +368,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_intercepted_is_no_open_relay() {
+        let plan = plan(
+            r#"
+            [[entrances]]
+            protocol = "transparent"
+            listen = "8877"
+            [[entrances]]
+            protocol = "transparent"
+            listen = "8878"
+            intercept = "redirect"
+            ports = ["80", "8000-8080"]
+            interfaces = ["lan0"]
+            clients = ["10.0.0.0/8", "fd00::/8"]
+            "#,
+        );
+        let said = plan.expect("a plan").entrances.into_iter().map(|entrance| match entrance.protocol {
+            Protocol::Transparent(of) => of.to_string(),
+            other => format!("{other:?}"),
+        });
+        let said: Vec<String> = said.collect();
+        let second = "redirected on the way to ports 80, 8000-8080 from lan0 of clients 10.0.0.0/8, fd00::/8";
+        assert_eq!(said, ["intercepted by TPROXY", second]);
+    }
+
+    #[test]
     fn a_mistake_is_told_with_its_place() {
+        let transparent = "[[entrances]]\nprotocol = \"transparent\"\n";
         let entrance = "[[entrances]]\nprotocol = \"socks\"\nlisten = \"1080\"\n";
         for (text, expected) in [
             ("", "nobody could enter"),
@@ -449,6 +414,19 @@ mod tests {
                 "everybody who reaches 0.0.0.0:1080",
             ),
             (&format!("{entrance}{entrance}"), "listened at twice"),
+            (&format!("{entrance}ports = [\"80\"]\n"), "entrances[0].ports: only the protocol transparent"),
+            (
+                &format!("{transparent}listen = \"0.0.0.0:8877\"\n"),
+                "entrances[0].listen: where it listens follows",
+            ),
+            (
+                &format!("{transparent}listen = \"8877\"\nproxy-protocol-to-servers = \"v2\"\n"),
+                "entrances[0].proxy-protocol-to-servers: neither clients nor",
+            ),
+            (
+                &format!("{transparent}listen = \"8877\"\nclients = [\"10.0.0.1/8\"]\n"),
+                "entrances[0].clients: 10.0.0.1/8: bits are set",
+            ),
             (
                 &format!("{entrance}[[rules]]\nverdict = \"deny\"\nports = [\"0\"]\n"),
                 "rules[0].ports: 0: no ports",

@@ -3,8 +3,10 @@
 mod answering;
 mod arguments;
 mod doors;
+mod entrance_text;
 mod entrances;
 mod file;
+mod intercepting;
 mod limits;
 mod report;
 mod running;
@@ -12,6 +14,7 @@ mod status;
 mod surroundings;
 mod throttle;
 mod told;
+mod transparent;
 mod wrong;
 
 use polypath_config::Policies;

@@ -27,6 +27,9 @@ pub(super) struct ListenerReport {
     pub(super) address: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<String>,
+    /// Which connections are led there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) intercepted: Option<String>,
 }
 
 /// A limit, and whom it holds back.

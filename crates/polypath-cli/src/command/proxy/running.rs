@@ -59,6 +59,7 @@ pub(super) async fn run(
         Accept::Tcp => Engine::from(KernelEngine::plain_tcp()),
         Accept::Engine => engine.clone(),
     };
+    let multipath = (arguments.accept == Accept::Kernel).then(KernelEngine::new);
     let (lines, written) = Log::new(io::stdout(), complain).map_err(Failure::run)?;
     let lines = Arc::new(lines);
     let logging = lines.clone();
@@ -76,7 +77,7 @@ pub(super) async fn run(
     limits.check(&plan.throttle).map_err(Failure::Input)?;
     limits.follow_file(&proxy, &plan.throttle);
     let listeners = Arc::default();
-    let doors = Doors::new(accepting, proxy.clone());
+    let doors = Doors::new(accepting, multipath, proxy.clone());
     let mut running = Running { doors, proxy: proxy.clone(), limits, machine, listeners };
     for line in running.open(&plan).await? {
         tell(arguments, &line)?;
@@ -112,6 +113,8 @@ pub(super) async fn run(
             }
         }
     }
+    // Those within are known to the system until they have finished.
+    let intercepting = running.doors.stop_intercepting().await;
     let within = proxy.sessions().count();
     if within > 0 && !arguments.quiet {
         complain(&format!(
@@ -124,12 +127,16 @@ pub(super) async fn run(
         _ = proxy.drain(plan.drain) => {}
         () = wishes.end() => drop(proxy.drain(Duration::ZERO).await),
     }
+    let taken_down = match intercepting {
+        Some(intercepting) => intercepting.close().await,
+        None => Ok(()),
+    };
     engine.drain(CLOSING).await;
     drop((proxy, offered));
     if let Some(lines) = Arc::into_inner(lines) {
         lines.finish(&written, LAST_LINES);
     }
-    Ok(())
+    taken_down
 }
 
 /// Where clients can enter is no line of the log.

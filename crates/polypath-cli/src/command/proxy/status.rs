@@ -84,7 +84,14 @@ fn words(report: &ProxyReport) -> String {
     let mut text = format!("{}: process {}\n", harmless(&report.name), report.pid);
     for listener in &report.listeners {
         let target = listener.target.as_ref().map_or(String::new(), |target| format!(" to {target}"));
-        let _ = writeln!(text, "  {} at {}{target}", listener.protocol, listener.address);
+        let intercepted = listener.intercepted.as_ref().map_or(String::new(), |of| format!(", {of}"));
+        let _ = writeln!(
+            text,
+            "  {} at {}{target}{}",
+            listener.protocol,
+            listener.address,
+            harmless(&intercepted)
+        );
     }
     for state in &report.limits {
         let _ = write!(text, "  limit {}: of {} flows", harmless(&state.limit.name), state.flows);
