@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::kernel_congestion::choose_congestion;
-use super::kernel_info::{is_multipath, stream_info, tcp_info};
+use super::kernel_info::{is_all_acknowledged, is_multipath, stream_info, tcp_info};
 use super::meter::{Meter, SharedTally};
 use super::stream_info::StreamInfo;
 use crate::connect_options::ConnectOptions;
@@ -324,9 +324,20 @@ impl KernelStream {
     }
 
     /// Ends this side's stream, and still receives.
+    ///
+    /// A peer of Multipath TCP may have taken all and closed every subflow before it: that is no error.
     pub fn finish_writing(&self) -> io::Result<()> {
         self.measure_before_end();
-        SockRef::from(&self.inner).shutdown(std::net::Shutdown::Write)
+        match SockRef::from(&self.inner).shutdown(std::net::Shutdown::Write) {
+            Err(error)
+                if error.kind() == io::ErrorKind::NotConnected
+                    && !self.is_plain
+                    && is_all_acknowledged(&self.inner) == Some(true) =>
+            {
+                Ok(())
+            }
+            finished => finished,
+        }
     }
 
     fn meter(&self) -> MutexGuard<'_, Meter> {

@@ -65,6 +65,16 @@ pub fn is_multipath(socket: &impl AsFd) -> bool {
     })
 }
 
+/// Whether the peer has acknowledged all that was sent by Multipath TCP; none where that is not told.
+pub(super) fn is_all_acknowledged(socket: &impl AsFd) -> Option<bool> {
+    let mut info = [0; 64];
+    let length = get(socket, SOL_MPTCP, MPTCP_INFO, &mut info).ok()?;
+    // `mptcpi_write_seq` and `mptcpi_snd_una`.
+    let [sent, acknowledged] =
+        [16, 24].map(|at| info[..length].get(at..at + 8).and_then(|bytes| bytes.try_into().ok()));
+    Some(u64::from_ne_bytes(sent?) == u64::from_ne_bytes(acknowledged?))
+}
+
 fn subflow(local: SocketAddr, remote: SocketAddr, tcp_info: &[u8]) -> io::Result<SubflowInfo> {
     let tcp = tcp_state(tcp_info).ok_or_else(|| {
         io::Error::new(
