@@ -1,7 +1,7 @@
 //! Between two sockets of the kernel: few bytes are read and written, many go through a pipe.
 
 use std::cell::RefCell;
-use std::io;
+use std::io::{self, Read};
 
 use bytes::Bytes;
 use polypath_stack::engine::KernelStream;
@@ -38,7 +38,7 @@ pub(super) async fn carry(from: &KernelStream, to: &KernelStream, going: &mut Go
     loop {
         from.as_tokio().readable().await.map_err(Broken::From)?;
         let most = if may_splice == Some(false) { BUFFER_BYTES } else { FEW_BYTES };
-        let granted = going.pass(most).await;
+        let granted = going.pass(most, broken(from)).await?;
         match pass(from, to, granted)? {
             Passed::Nothing => going.gate.give_back(granted),
             Passed::End => {
@@ -75,7 +75,7 @@ fn gives_pages(from: &KernelStream) -> bool {
 fn pass(from: &KernelStream, to: &KernelStream, most: usize) -> Result<Passed, Broken> {
     BUFFER.with_borrow_mut(|buffer| {
         let most = most.min(buffer.len());
-        let count = match from.as_tokio().try_read(&mut buffer[..most]) {
+        let count = match try_read(from, &mut buffer[..most]) {
             Ok(0) => return Ok(Passed::End),
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Passed::Nothing),
@@ -88,6 +88,21 @@ fn pass(from: &KernelStream, to: &KernelStream, most: usize) -> Result<Passed, B
         };
         Ok(Passed::Some { count, left: Bytes::copy_from_slice(&buffer[written..count]) })
     })
+}
+
+/// Reads what is there. Less than there was room for is all of it: whatever comes later wakes who waits for it, so that no read has to find nothing.
+fn try_read(from: &KernelStream, buffer: &mut [u8]) -> io::Result<usize> {
+    let (from, room) = (from.as_tokio(), buffer.len());
+    let mut all = None;
+    let read = from.try_io(Interest::READABLE, || match (&*SockRef::from(from)).read(buffer)? {
+        count if 0 < count && count < room => {
+            all = Some(count);
+            // To be told when there is more.
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        count => Ok(count),
+    });
+    all.map_or(read, Ok)
 }
 
 /// Moves bytes through a pipe until `from` has none for a moment, or a limit lets none pass; returns whether it has ended.
@@ -126,6 +141,15 @@ async fn splice(from: &KernelStream, to: &KernelStream, going: &mut Going<'_>) -
     }
 }
 
+/// Waits until the connection is broken, and says how.
+pub(super) async fn broken(stream: &KernelStream) -> io::Error {
+    let stream = stream.as_tokio();
+    match stream.ready(Interest::ERROR).await {
+        Ok(_) => stream.take_error().ok().flatten().unwrap_or(io::ErrorKind::ConnectionReset.into()),
+        Err(error) => error,
+    }
+}
+
 /// Until there is something, or the end.
 pub(super) async fn readable(from: &KernelStream) -> io::Result<()> {
     from.as_tokio().readable().await
@@ -137,7 +161,7 @@ pub(super) async fn read(from: &KernelStream, most: usize) -> io::Result<Bytes> 
         from.as_tokio().readable().await?;
         let read = BUFFER.with_borrow_mut(|buffer| {
             let most = most.min(buffer.len());
-            let count = from.as_tokio().try_read(&mut buffer[..most])?;
+            let count = try_read(from, &mut buffer[..most])?;
             Ok(Bytes::copy_from_slice(&buffer[..count]))
         });
         match read {

@@ -135,9 +135,21 @@ struct Going<'a> {
 }
 
 impl Going<'_> {
-    /// How many bytes may be moved, of as many as that, once any may.
-    async fn pass(&mut self, wanted: usize) -> usize {
-        self.gate.pass(wanted, self.flow).await
+    /// How many bytes may be moved, of as many as that, once any may; unless where they come from breaks before.
+    async fn pass(
+        &mut self,
+        wanted: usize,
+        broken: impl Future<Output = io::Error>,
+    ) -> Result<usize, Broken> {
+        if !self.gate.is_limited() {
+            return Ok(self.gate.pass(wanted, self.flow).await);
+        }
+        // Who waits reads nothing, and would not notice that there is nobody any more.
+        tokio::select! {
+            biased;
+            granted = self.gate.pass(wanted, self.flow) => Ok(granted),
+            error = broken => Err(Broken::From(error)),
+        }
     }
 
     /// So many were moved, of those that might have been.
@@ -154,7 +166,7 @@ impl Going<'_> {
 
 async fn carry_all(from: &Stream, to: &Stream, mut early: Bytes, mut going: Going<'_>) -> Carried {
     while !early.is_empty() {
-        let count = going.pass(early.len()).await.min(early.len());
+        let count = going.pass(early.len(), broken(from)).await?.min(early.len());
         write(to, early.split_to(count)).await.map_err(Broken::To)?;
         going.moved(count, count);
     }
@@ -163,6 +175,15 @@ async fn carry_all(from: &Stream, to: &Stream, mut early: Bytes, mut going: Goin
         _ => stack::carry(from, to, &mut going).await?,
     }
     to.finish_writing().map_err(Broken::To)
+}
+
+/// Waits until the connection is broken, and says how.
+async fn broken(stream: &Stream) -> io::Error {
+    match stream {
+        Stream::Kernel(stream) => kernel::broken(stream).await,
+        // A stack of ours tells who reads.
+        _ => std::future::pending().await,
+    }
 }
 
 /// The next bytes; none at the end.

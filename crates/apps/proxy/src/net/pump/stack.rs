@@ -1,5 +1,6 @@
 //! Where our own stack is at one end, or at both: buffers are handed on, not copied.
 
+use std::future::pending;
 use std::io;
 
 use bytes::Bytes;
@@ -20,7 +21,8 @@ pub(super) async fn carry(from: &Stream, to: &Stream, going: &mut Going<'_>) -> 
                 if !payload.is_empty() && going.gate.is_limited() {
                     // Whatever has to wait does so in the stack.
                     from.put_back(payload);
-                    granted = going.pass(AT_ONCE_BYTES).await;
+                    // A stack tells who reads that there is nobody any more, and nobody else.
+                    granted = going.pass(AT_ONCE_BYTES, pending()).await?;
                     let mut rest = from.read_payload().await.map_err(Broken::From)?;
                     payload = rest.split_to(granted);
                     if !rest.is_empty() {
@@ -37,7 +39,7 @@ pub(super) async fn carry(from: &Stream, to: &Stream, going: &mut Going<'_>) -> 
                     return Err(Broken::From(io::ErrorKind::Unsupported.into()));
                 };
                 kernel::readable(from).await.map_err(Broken::From)?;
-                let granted = going.pass(kernel::BUFFER_BYTES).await;
+                let granted = going.pass(kernel::BUFFER_BYTES, kernel::broken(from)).await?;
                 let bytes = kernel::read(from, granted).await.map_err(Broken::From)?;
                 let count = bytes.len();
                 super::write(to, bytes).await.map_err(Broken::To)?;

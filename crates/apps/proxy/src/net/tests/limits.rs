@@ -147,3 +147,20 @@ async fn an_answer_of_http_waits_and_arrives_whole() {
     drop(client);
     assert_eq!(fixture.told().await, ["http ended"]);
 }
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_noticed_while_its_answer_waits() {
+    let server = server().await;
+    let fixture = Fixture::forward_to(&server).await;
+    fixture.proxy.set_limit(budget(1000));
+    let mut client = fixture.connect().await;
+    let (mut stream, _) = server.accept().await.unwrap();
+    stream.write_all(&pattern(100_000)).await.unwrap();
+    client.read_exact(&mut [0; 1000]).await.unwrap();
+    held_back(&fixture.proxy).await;
+    stream.set_zero_linger().unwrap();
+    drop(stream);
+    let error = client.read_to_end(&mut Vec::new()).await.expect_err("no end in order");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert!(fixture.told().await[0].starts_with("forward the server's connection broke"));
+}
