@@ -28,7 +28,8 @@ use super::gate::{Gate, Gates};
 use super::session::Ending;
 use super::sessions::Session;
 use super::settings::Entrance;
-use super::within::{Inner, Route, Stop, Visitor};
+use super::watched::Watched;
+use super::within::{Inner, Route, Stop, Visitor, is_multipath};
 use crate::failure::ConnectFailure;
 use crate::http as message;
 use crate::negotiation::Refusal;
@@ -47,6 +48,8 @@ struct Kept {
     user: Option<Box<str>>,
     route: Route,
     sender: SendRequest<Passing>,
+    stream: Watched,
+    is_multipath: bool,
     outgoing: Arc<Outgoing>,
 }
 
@@ -56,6 +59,7 @@ struct Client {
     visitor: Visitor,
     entrance: Arc<Entrance>,
     session: Arc<Session>,
+    stream: Watched,
     outgoing: Arc<Outgoing>,
     /// The server of the last request, for the next one. It is not shared with other clients: what a server takes for the next answer is always
     /// for the same client.
@@ -74,12 +78,15 @@ pub(super) async fn serve(
     session: Arc<Session>,
 ) {
     let outgoing = Arc::new(Outgoing::default());
-    let held = HeldStream::new(stream, early, outgoing.clone());
+    let stream = Watched::new(stream);
+    session.show_answering(stream.clone(), None);
+    let held = HeldStream::new(stream.clone(), early, outgoing.clone());
     let client = Arc::new(Client {
         proxy: proxy.clone(),
         visitor,
         entrance: entrance.clone(),
         session,
+        stream,
         outgoing,
         last: tokio::sync::Mutex::default(),
         joined: Mutex::default(),
@@ -233,15 +240,14 @@ impl Client {
                 && self.proxy.allows(&self.visitor, user, target, Some(kept.route.address().ip()))
         };
         let kept = last.take().filter(may_have_it);
-        if let Some(Kept { mut sender, route, outgoing, .. }) = kept
-            && sender.ready().await.is_ok()
+        if let Some(mut kept) = kept
+            && kept.sender.ready().await.is_ok()
         {
-            request.body_mut().set_outgoing(outgoing.clone());
-            let gate = self.set_gates(&mut request, log, &route);
-            match sender.try_send_request(request).await {
+            request.body_mut().set_outgoing(kept.outgoing.clone());
+            let gate = self.reached(&mut request, log, &kept);
+            match kept.sender.try_send_request(request).await {
                 Ok(answer) => {
-                    let (target, user) = (target.clone(), user.map(Into::into));
-                    *last = Some(Kept { target, user, route, sender, outgoing });
+                    *last = Some(kept);
                     return Ok((answer, gate));
                 }
                 // The server closed it before the request was there.
@@ -256,26 +262,34 @@ impl Client {
             // Before a request there is nothing to be answered.
             return Err(ConnectFailure::Garbled);
         }
-        log.known(|known| known.server = Some(server.address));
-        self.session.reached(server.address);
-        let route = self.proxy.route(&server);
-        let gate = self.set_gates(&mut request, log, &route);
-        let outgoing = Arc::new(Outgoing::default());
+        let (route, is_multipath) = (self.proxy.route(&server), is_multipath(&server.stream));
+        let (stream, outgoing) = (Watched::new(server.stream), Arc::new(Outgoing::default()));
         request.body_mut().set_outgoing(outgoing.clone());
-        let held = HeldStream::new(server.stream, Bytes::new(), outgoing.clone());
+        let held = HeldStream::new(stream.clone(), Bytes::new(), outgoing.clone());
         let begun = hyper::client::conn::http1::handshake(TokioIo::new(held)).await;
-        let (mut sender, connection) = begun.map_err(|error| failure_of(&error))?;
+        let (sender, connection) = begun.map_err(|error| failure_of(&error))?;
         // It ends with the sender.
         tokio::spawn(connection);
-        let answer = sender.send_request(request).await.map_err(|error| failure_of(&error))?;
-        *last = Some(Kept { target: target.clone(), user: user.map(Into::into), route, sender, outgoing });
+        let (target, user) = (target.clone(), user.map(Into::into));
+        let mut kept = Kept { target, user, route, sender, stream, is_multipath, outgoing };
+        let gate = self.reached(&mut request, log, &kept);
+        let answer = kept.sender.send_request(request).await.map_err(|error| failure_of(&error))?;
+        *last = Some(kept);
         Ok((answer, gate))
     }
 
-    /// What limits have to say of a request, and of its answer.
-    fn set_gates(&self, request: &mut Request<Passing>, log: &RequestLog, route: &Route) -> Gate {
-        let known = log.known(|known| known.clone());
-        let Gates { to_server, to_client } = self.proxy.gates(self.visitor.address, &known, route);
+    /// A request goes there: says so, and what limits have to say of it and of its answer.
+    fn reached(&self, request: &mut Request<Passing>, log: &RequestLog, server: &Kept) -> Gate {
+        let address = server.route.address();
+        self.session.reached(address);
+        self.session.show_answering(self.stream.clone(), Some(server.stream.clone()));
+        let client_is_multipath = self.stream.lock().as_ref().is_some_and(is_multipath);
+        let known = log.known(|known| {
+            known.server = Some(address);
+            known.is_multipath = Some((client_is_multipath, server.is_multipath));
+            known.clone()
+        });
+        let Gates { to_server, to_client } = self.proxy.gates(self.visitor.address, &known, &server.route);
         request.body_mut().set_gate(to_server);
         to_client
     }

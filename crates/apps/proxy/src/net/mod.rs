@@ -18,6 +18,7 @@ mod settings;
 mod tests;
 mod udp;
 mod upstream;
+mod watched;
 mod within;
 
 pub use connect::{Connector, ServerSide};

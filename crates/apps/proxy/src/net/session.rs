@@ -58,7 +58,7 @@ pub struct SessionEnd<'a> {
     pub target: Option<&'a Target>,
     /// Where that was.
     pub server: Option<SocketAddr>,
-    /// Which of the connections are of Multipath TCP: the client's, and the server's. None where bytes did not just pass through.
+    /// Which of the connections are of Multipath TCP: the client's, and the server's, if one was reached.
     pub is_multipath: Option<(bool, bool)>,
     /// What it moved.
     pub flow: &'a Flow,

@@ -8,6 +8,7 @@ use polypath_stack::engine::{Stream, StreamInfo};
 use tokio::sync::Notify;
 
 use super::flow::Flow;
+use super::watched::Watched;
 use crate::access::Admission;
 use crate::target::Target;
 
@@ -26,8 +27,10 @@ pub struct SessionState {
     pub server: Option<SocketAddr>,
     /// What it moves.
     pub flow: Arc<Flow>,
-    /// The client's connection and the server's, where bytes just pass through.
-    pub connections: Option<(StreamInfo, StreamInfo)>,
+    /// The client's connection, once it has said what it wants.
+    pub client_side: Option<StreamInfo>,
+    /// The server's, while there is one.
+    pub server_side: Option<StreamInfo>,
 }
 
 /// Those that are there.
@@ -102,7 +105,18 @@ struct Told {
     user: Option<Box<str>>,
     target: Option<Target>,
     server: Option<SocketAddr>,
-    ends: Option<Arc<Ends>>,
+    shown: Shown,
+}
+
+/// What can be looked at of the connections.
+#[derive(Debug, Default)]
+enum Shown {
+    #[default]
+    Nothing,
+    /// Bytes pass through.
+    Joined(Arc<Ends>),
+    /// Requests are answered one by one.
+    Answering { client: Watched, server: Option<Watched> },
 }
 
 /// The two connections between which bytes pass.
@@ -136,20 +150,30 @@ impl Session {
     /// These can be looked at until they are taken back.
     pub(super) fn show(&self, ends: Ends) -> Arc<Ends> {
         let ends = Arc::new(ends);
-        self.told().ends = Some(ends.clone());
+        self.told().shown = Shown::Joined(ends.clone());
         ends
+    }
+
+    /// Requests come over this, and go on over that, if there is one.
+    pub(super) fn show_answering(&self, client: Watched, server: Option<Watched>) {
+        self.told().shown = Shown::Answering { client, server };
     }
 
     /// For who has them alone again.
     pub(super) fn take_back(&self, ends: Arc<Ends>) -> Option<Ends> {
         // Who looks holds the lock.
-        self.told().ends = None;
+        self.told().shown = Shown::Nothing;
         Arc::into_inner(ends)
     }
 
     fn state(&self) -> SessionState {
         let told = self.told();
-        let info = |stream: &Stream| stream.info().unwrap_or_default();
+        let info = |stream: &Stream| Some(stream.info().unwrap_or_default());
+        let (client_side, server_side) = match &told.shown {
+            Shown::Nothing => (None, None),
+            Shown::Joined(ends) => (info(&ends.client), info(&ends.server)),
+            Shown::Answering { client, server } => (client.info(), server.as_ref().and_then(Watched::info)),
+        };
         SessionState {
             protocol: self.protocol,
             client: self.client,
@@ -157,7 +181,8 @@ impl Session {
             target: told.target.clone(),
             server: told.server,
             flow: self.flow.clone(),
-            connections: told.ends.as_ref().map(|ends| (info(&ends.client), info(&ends.server))),
+            client_side,
+            server_side,
         }
     }
 

@@ -595,3 +595,24 @@ async fn an_answer_that_stalls_is_given_up() {
     let mut heard = Vec::new();
     assert!(client.read_to_end(&mut heard).await.is_err(), "{heard:?} looks whole");
 }
+
+#[tokio::test]
+async fn both_connections_are_shown_while_requests_are_answered() {
+    let server = server().await;
+    let at = server.local_addr().unwrap();
+    let fixture = Fixture::new(EntranceKind::Http).await;
+    let mut client = fixture.connect().await;
+    client.write_all(format!("GET http://{at}/ HTTP/1.1\r\nHost: {at}\r\n\r\n").as_bytes()).await.unwrap();
+    let (mut stream, from) = server.accept().await.unwrap();
+    stream.read_exact(&mut [0; 16]).await.unwrap();
+    let [state] = &fixture.proxy.sessions().states()[..] else { panic!("one within") };
+    assert_eq!(state.server, Some(at));
+    let ends = |side: &Option<polypath_stack::engine::StreamInfo>| {
+        let [path] = &side.as_ref().expect("a connection").subflows[..] else { panic!("one path") };
+        (SocketAddr::from(path.tuple.local), SocketAddr::from(path.tuple.remote))
+    };
+    assert_eq!(ends(&state.client_side), (fixture.at, client.local_addr().unwrap()));
+    assert_eq!(ends(&state.server_side), (from, at));
+    drop((stream, client));
+    assert_eq!(fixture.told().await.len(), 1);
+}

@@ -56,7 +56,6 @@ pub(super) struct ConnectionReport {
     pub(super) age_seconds: f64,
     pub(super) to_server_bytes: u64,
     pub(super) to_client_bytes: u64,
-    /// Where bytes just pass through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) client_side: Option<SideReport>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,8 +120,8 @@ fn connection(state: &SessionState, names: &UplinkNames) -> ConnectionReport {
         age_seconds: state.flow.begun().elapsed().as_secs_f64(),
         to_server_bytes: state.flow.to_server_bytes(),
         to_client_bytes: state.flow.to_client_bytes(),
-        client_side: state.connections.as_ref().map(|(client, _)| side(client)),
-        server_side: state.connections.as_ref().map(|(_, server)| side(server)),
+        client_side: state.client_side.as_ref().map(side),
+        server_side: state.server_side.as_ref().map(side),
     }
 }
 

@@ -9,35 +9,40 @@ use bytes::Bytes;
 use polypath_stack::engine::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::super::watched::Watched;
 use super::outgoing::Outgoing;
 
 /// Dropping it resets the connection if a message was cut off: its end would look like the end of the message.
 #[derive(Debug)]
 pub(super) struct HeldStream {
-    stream: Option<Stream>,
+    stream: Watched,
     /// What was read of it before.
     early: Bytes,
     outgoing: Arc<Outgoing>,
 }
 
 impl HeldStream {
-    pub(super) fn new(stream: Stream, early: Bytes, outgoing: Arc<Outgoing>) -> Self {
-        Self { stream: Some(stream), early, outgoing }
+    pub(super) fn new(stream: Watched, early: Bytes, outgoing: Arc<Outgoing>) -> Self {
+        Self { stream, early, outgoing }
     }
 
-    pub(super) fn into_stream(mut self) -> Option<Stream> {
+    pub(super) fn into_stream(self) -> Option<Stream> {
         self.stream.take()
     }
 
-    fn stream(self: Pin<&mut Self>) -> io::Result<Pin<&mut Stream>> {
-        self.get_mut().stream.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    fn poll<T>(&self, work: impl FnOnce(Pin<&mut Stream>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match self.stream.lock().as_mut() {
+            Some(stream) => work(Pin::new(stream)),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
     }
 }
 
 impl Drop for HeldStream {
     fn drop(&mut self) {
-        if self.outgoing.is_in_the_middle()
-            && let Some(stream) = self.stream.take()
+        // Whoever looks at it keeps it no longer.
+        if let Some(stream) = self.stream.take()
+            && self.outgoing.is_in_the_middle()
         {
             stream.abort();
         }
@@ -52,23 +57,26 @@ impl AsyncRead for HeldStream {
             buf.put_slice(&this.early.split_to(count));
             return Poll::Ready(Ok(()));
         }
-        Pin::new(this).stream()?.poll_read(cx, buf)
+        this.poll(|stream| stream.poll_read(cx, buf))
     }
 }
 
 impl AsyncWrite for HeldStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.stream()?.poll_write(cx, buf)
+        self.poll(|stream| stream.poll_write(cx, buf))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Asked when hyper has handed over all that it had.
         self.outgoing.is_written();
-        self.stream()?.poll_flush(cx)
+        self.poll(|stream| stream.poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Where a message was cut off, no end is sent before the reset.
-        if self.outgoing.is_in_the_middle() { Poll::Ready(Ok(())) } else { self.stream()?.poll_shutdown(cx) }
+        if self.outgoing.is_in_the_middle() {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll(|stream| stream.poll_shutdown(cx))
     }
 }
