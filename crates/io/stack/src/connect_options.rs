@@ -18,6 +18,9 @@ pub struct ConnectOptions {
     pub config: Option<Arc<ConnectionConfig>>,
     /// Gives up with [`io::ErrorKind::TimedOut`] after this time. Default: when the stack does, after minutes.
     pub timeout: Option<Duration>,
+    /// Keep-alives of the kernel begin when [`Stream::keep_alive`](crate::engine::Stream::keep_alive) asks for them: a connection that
+    /// ends before costs four calls less.
+    pub defers_keepalive: bool,
 }
 
 impl ConnectOptions {

@@ -37,7 +37,7 @@ struct Resolvers {
 /// A server that was reached.
 #[derive(Debug)]
 pub struct ServerSide {
-    /// The connection.
+    /// The connection. Who keeps it for long has to ask it for keep-alives.
     pub stream: Stream,
     /// Its address, of those that its name has.
     pub address: SocketAddr,
@@ -187,7 +187,8 @@ impl Failures {
 }
 
 async fn attempt(engine: Engine, address: SocketAddr) -> Result<ServerSide, ConnectFailure> {
-    let connected = engine.connect(address, &ConnectOptions::default()).await;
+    let options = ConnectOptions { defers_keepalive: true, ..ConnectOptions::default() };
+    let connected = engine.connect(address, &options).await;
     connected
         .map(|stream| ServerSide { stream, address, early: Bytes::new() })
         .map_err(|error| failure_of(&error))

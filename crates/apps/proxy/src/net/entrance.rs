@@ -147,7 +147,11 @@ impl Inner {
         at: Option<SocketAddr>,
         entrance: Arc<Entrance>,
     ) {
-        send_at_once(&stream);
+        // What is said of a connection that just passes through comes from the server alone: its first bytes wait for nothing.
+        let says_nothing = matches!(entrance.kind, EntranceKind::Forward(_) | EntranceKind::Transparent(_));
+        if !(says_nothing && matches!(stream, Stream::Kernel(_))) {
+            send_at_once(&stream);
+        }
         let mut input = BytesMut::new();
         let mut client = peer;
         if entrance.proxy_protocol_from.iter().any(|network| network.contains(peer.ip())) {

@@ -29,7 +29,7 @@ use super::session::Ending;
 use super::sessions::Session;
 use super::settings::Entrance;
 use super::watched::Watched;
-use super::within::{Inner, Route, Stop, Visitor, is_multipath};
+use super::within::{Inner, Route, Stop, Visitor, is_multipath, send_at_once};
 use crate::failure::ConnectFailure;
 use crate::http as message;
 use crate::negotiation::Refusal;
@@ -262,6 +262,8 @@ impl Client {
             // Before a request there is nothing to be answered.
             return Err(ConnectFailure::Garbled);
         }
+        send_at_once(&server.stream);
+        server.stream.keep_alive();
         let (route, is_multipath) = (self.proxy.route(&server), is_multipath(&server.stream));
         let (stream, outgoing) = (Watched::new(server.stream), Arc::new(Outgoing::default()));
         request.body_mut().set_outgoing(outgoing.clone());

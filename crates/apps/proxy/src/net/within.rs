@@ -202,11 +202,13 @@ impl Inner {
             }
         };
         let mut server = self.unless_stopped(reaching).await.unwrap_or(Err(ConnectFailure::Local))?;
-        send_at_once(&server.stream);
-        if first.is_none() {
-            let written = server.stream.write_all(&header(server.address)).await;
-            written.map_err(|error| ConnectFailure::from(&error))?;
+        let said = if first.is_none() { header(server.address) } else { Bytes::new() };
+        // The first bytes of a connection wait for nothing.
+        if via.is_some() || !said.is_empty() || !matches!(server.stream, Stream::Kernel(_)) {
+            send_at_once(&server.stream);
         }
+        let written = server.stream.write_all(&said).await;
+        written.map_err(|error| ConnectFailure::from(&error))?;
         Ok(server)
     }
 

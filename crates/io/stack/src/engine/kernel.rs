@@ -164,9 +164,13 @@ impl KernelEngine {
         if let Some(local) = options.local {
             socket.bind(local)?;
         }
-        self.keepalive.set(SockRef::from(&socket));
+        if !options.defers_keepalive {
+            self.keepalive.set(SockRef::from(&socket));
+        }
         let inner = options.in_time(remote, None, socket.connect(remote)).await?;
-        Ok(KernelStream::new(inner, remote, is_plain, &self.tally))
+        let mut stream = KernelStream::new(inner, remote, is_plain, &self.tally);
+        stream.deferred_keepalive = options.defers_keepalive.then_some(self.keepalive);
+        Ok(stream)
     }
 
     /// What the connections have carried so far, by the address of this end.
@@ -263,11 +267,13 @@ pub struct KernelStream {
     /// Once it is known; it stays.
     local: OnceLock<SocketAddr>,
     meter: Mutex<Meter>,
+    deferred_keepalive: Option<Keepalive>,
 }
 
 impl KernelStream {
     fn new(inner: TcpStream, peer: SocketAddr, is_plain: bool, tally: &SharedTally) -> Self {
-        Self { inner, is_plain, peer, local: OnceLock::new(), meter: Mutex::new(tally.meter(!is_plain)) }
+        let meter = Mutex::new(tally.meter(!is_plain));
+        Self { inner, is_plain, peer, local: OnceLock::new(), meter, deferred_keepalive: None }
     }
 
     /// This end.
@@ -314,6 +320,13 @@ impl KernelStream {
             tcp_info(&self.inner, local, self.peer)
         } else {
             stream_info(&self.inner, local, self.peer)
+        }
+    }
+
+    /// Begins with keep-alives, if [`ConnectOptions::defers_keepalive`] has put them off.
+    pub fn keep_alive(&self) {
+        if let Some(keepalive) = self.deferred_keepalive {
+            keepalive.set(SockRef::from(&self.inner));
         }
     }
 
@@ -440,7 +453,11 @@ mod tests {
             let listener = engine.listen("127.0.0.1:0".parse().expect("an address")).expect("a listener");
             let (to, options) = (listener.local_addr().expect("its address"), ConnectOptions::default());
             let (sent, accepted) = tokio::join!(engine.connect(to, &options), listener.accept());
-            for stream in [sent.expect("a connection"), accepted.expect("the same").0] {
+            let deferring = ConnectOptions { defers_keepalive: true, ..ConnectOptions::default() };
+            let deferred = engine.connect(to, &deferring).await.expect("another");
+            assert!(!SockRef::from(deferred.as_tokio()).keepalive().expect("an option"));
+            deferred.keep_alive();
+            for stream in [sent.expect("a connection"), accepted.expect("the same").0, deferred] {
                 let socket = SockRef::from(stream.as_tokio());
                 assert_eq!(socket.keepalive().expect("an option"), idle.is_some());
                 if let Some(idle) = idle {

@@ -227,6 +227,16 @@ impl Stream {
         }
     }
 
+    /// Begins with keep-alives, if [`ConnectOptions::defers_keepalive`] has put them off.
+    pub fn keep_alive(&self) {
+        match self {
+            // It has them from the beginning: they cost no call.
+            Self::Stack(_) => {}
+            #[cfg(feature = "kernel")]
+            Self::Kernel(stream) => stream.keep_alive(),
+        }
+    }
+
     /// Ends the connection at once; the peer sees a reset.
     pub fn abort(self) {
         match self {

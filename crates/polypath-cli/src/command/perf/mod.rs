@@ -376,6 +376,7 @@ fn connect_options(
         local: arguments.bind.map(|address| SocketAddr::new(address, 0)),
         config,
         timeout: test.connect_timeout.map(Duration::from_millis),
+        ..ConnectOptions::default()
     })
 }
 

@@ -39,7 +39,7 @@ pub(super) async fn carry(from: &KernelStream, to: &KernelStream, going: &mut Go
         from.as_tokio().readable().await.map_err(Broken::From)?;
         let most = if may_splice == Some(false) { BUFFER_BYTES } else { FEW_BYTES };
         let granted = going.pass(most, broken(from)).await?;
-        match pass(from, to, granted)? {
+        match pass(from, to, going, granted)? {
             Passed::Nothing => going.gate.give_back(granted),
             Passed::End => {
                 going.gate.give_back(granted);
@@ -72,7 +72,12 @@ fn gives_pages(from: &KernelStream) -> bool {
 }
 
 /// Reads what is there, no more than so much, and writes what there is room for.
-fn pass(from: &KernelStream, to: &KernelStream, most: usize) -> Result<Passed, Broken> {
+fn pass(
+    from: &KernelStream,
+    to: &KernelStream,
+    going: &mut Going<'_>,
+    most: usize,
+) -> Result<Passed, Broken> {
     BUFFER.with_borrow_mut(|buffer| {
         let most = most.min(buffer.len());
         let count = match try_read(from, &mut buffer[..most]) {
@@ -81,6 +86,9 @@ fn pass(from: &KernelStream, to: &KernelStream, most: usize) -> Result<Passed, B
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Passed::Nothing),
             Err(error) => return Err(Broken::From(error)),
         };
+        if going.writes_again() {
+            send_at_once(to);
+        }
         let written = match to.as_tokio().try_write(&buffer[..count]) {
             Ok(written) => written,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
@@ -139,6 +147,12 @@ async fn splice(from: &KernelStream, to: &KernelStream, going: &mut Going<'_>) -
         to.measure_if_due();
         consume_budget().await;
     }
+}
+
+/// What is written waits for no acknowledgment of what was written before.
+pub(super) fn send_at_once(to: &KernelStream) {
+    // What has ended has no options.
+    let _ = to.as_tokio().set_nodelay(true);
 }
 
 /// Waits until the connection is broken, and says how.

@@ -7,13 +7,16 @@ mod kernel;
 mod pipe;
 mod stack;
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use polypath_stack::engine::Stream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::flow::{Flow, Way};
 use super::gate::{Gate, Gates};
@@ -21,6 +24,9 @@ use super::gate::{Gate, Gates};
 /// How long a client that still sends has to take what a server said that ended: closing with bytes unread would reset the connection, and the
 /// client would lose what is under way to it.
 const LINGER: Duration = Duration::from_secs(2);
+
+/// A connection that has lasted so long gets keep-alives.
+const LASTING: Duration = Duration::from_secs(1);
 
 /// How it ended.
 #[derive(Debug)]
@@ -64,7 +70,17 @@ pub(super) async fn pump(
     gates: Gates,
     idle: Option<Duration>,
 ) -> Moved {
-    flow.unless_idle(idle, both(client, server, early, flow, gates)).await.unwrap_or(Moved::Idle)
+    let lasting = async {
+        sleep(LASTING).await;
+        client.keep_alive();
+        server.keep_alive();
+        pending::<Infallible>().await
+    };
+    tokio::select! {
+        biased;
+        moved = flow.unless_idle(idle, both(client, server, early, flow, gates)) => moved.unwrap_or(Moved::Idle),
+        never = lasting => match never {},
+    }
 }
 
 /// Whether what was written to only hears no more. Any other error of a connection is given once: who writes has it, and who reads comes to an end
@@ -76,10 +92,10 @@ fn hears_no_more(error: &io::Error) -> bool {
 async fn both(client: &Stream, server: &Stream, early: Early, flow: &Flow, gates: Gates) -> Moved {
     let Gates { to_server, to_client } = gates;
     let Early { of_client, of_server } = early;
-    let mut up =
-        pin!(carry_all(client, server, of_client, Going { flow, way: Way::ToServer, gate: to_server }));
-    let mut down =
-        pin!(carry_all(server, client, of_server, Going { flow, way: Way::ToClient, gate: to_client }));
+    let one_has_ended = AtomicBool::new(false);
+    let going = |way, gate| Going { flow, way, gate, one_has_ended: &one_has_ended, writes: Writes::No };
+    let mut up = pin!(carry_all(client, server, of_client, going(Way::ToServer, to_server)));
+    let mut down = pin!(carry_all(server, client, of_server, going(Way::ToClient, to_client)));
     let up_ended = tokio::select! {
         biased;
         ended = &mut up => ended,
@@ -132,6 +148,17 @@ struct Going<'a> {
     flow: &'a Flow,
     way: Way,
     gate: Gate,
+    /// Whether one of the two ways has come to its end.
+    one_has_ended: &'a AtomicBool,
+    writes: Writes,
+}
+
+/// How often something was written.
+#[derive(Clone, Copy, Debug)]
+enum Writes {
+    No,
+    Once,
+    Often,
 }
 
 impl Going<'_> {
@@ -152,6 +179,23 @@ impl Going<'_> {
         }
     }
 
+    /// Something is written; true for the second time, before which the connection has to be told that it shall wait for no acknowledgment of the
+    /// first. Many connections end before.
+    fn writes_again(&mut self) -> bool {
+        let is_second = matches!(self.writes, Writes::Once);
+        self.writes = if matches!(self.writes, Writes::No) { Writes::Once } else { Writes::Often };
+        is_second
+    }
+
+    async fn write(&mut self, to: &Stream, bytes: Bytes) -> Carried {
+        if let Stream::Kernel(to) = to
+            && self.writes_again()
+        {
+            kernel::send_at_once(to);
+        }
+        write(to, bytes).await.map_err(Broken::To)
+    }
+
     /// So many were moved, of those that might have been.
     fn moved(&mut self, count: usize, granted: usize) {
         self.flow.moved(self.way, count);
@@ -167,12 +211,16 @@ impl Going<'_> {
 async fn carry_all(from: &Stream, to: &Stream, mut early: Bytes, mut going: Going<'_>) -> Carried {
     while !early.is_empty() {
         let count = going.pass(early.len(), broken(from)).await?.min(early.len());
-        write(to, early.split_to(count)).await.map_err(Broken::To)?;
+        going.write(to, early.split_to(count)).await?;
         going.moved(count, count);
     }
     match (from, to) {
         (Stream::Kernel(from), Stream::Kernel(to)) => kernel::carry(from, to, &mut going).await?,
         _ => stack::carry(from, to, &mut going).await?,
+    }
+    if going.one_has_ended.swap(true, Ordering::Relaxed) && matches!(to, Stream::Kernel(_)) {
+        // Both have ended, and all of it was read: closing, which comes now, says so, too.
+        return Ok(());
     }
     to.finish_writing().map_err(Broken::To)
 }

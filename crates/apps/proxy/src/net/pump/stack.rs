@@ -30,7 +30,7 @@ pub(super) async fn carry(from: &Stream, to: &Stream, going: &mut Going<'_>) -> 
                     }
                 }
                 for slice in payload.slices() {
-                    super::write(to, slice.clone()).await.map_err(Broken::To)?;
+                    going.write(to, slice.clone()).await?;
                 }
                 (payload.len(), granted)
             }
@@ -42,7 +42,7 @@ pub(super) async fn carry(from: &Stream, to: &Stream, going: &mut Going<'_>) -> 
                 let granted = going.pass(kernel::BUFFER_BYTES, kernel::broken(from)).await?;
                 let bytes = kernel::read(from, granted).await.map_err(Broken::From)?;
                 let count = bytes.len();
-                super::write(to, bytes).await.map_err(Broken::To)?;
+                going.write(to, bytes).await?;
                 (count, granted)
             }
         };
