@@ -1,5 +1,6 @@
 //! Clients, the proxy and servers on the loopback interface, by plain TCP.
 
+mod faults;
 mod limits;
 mod via;
 
