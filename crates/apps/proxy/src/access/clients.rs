@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polypath_units::{Duration, Instant};
 
+use super::client_key::ClientKey;
 use crate::failure::ConnectFailure;
 
 /// How much one may have.
@@ -73,22 +74,6 @@ impl From<Overload> for ConnectFailure {
     }
 }
 
-/// One client: an IPv4 address, or what a site of IPv6 has, a /56, out of which it can take any address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
-    V4(u32),
-    V6(u64),
-}
-
-impl From<IpAddr> for Key {
-    fn from(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(v4) => Self::V4(v4.to_bits()),
-            IpAddr::V6(v6) => Self::V6((v6.to_bits() >> 72) as u64),
-        }
-    }
-}
-
 /// A bucket of tokens, as the one time at which it was or will be full (the generic cell rate algorithm).
 #[derive(Clone, Copy, Debug, Default)]
 struct Pace {
@@ -134,13 +119,13 @@ impl Account {
 struct Book {
     limits: ClientLimits,
     all: Account,
-    clients: BTreeMap<Key, (Account, Instant)>,
+    clients: BTreeMap<ClientKey, (Account, Instant)>,
     /// Who has no connection, by when each came last.
-    idle: BTreeSet<(Instant, Key)>,
+    idle: BTreeSet<(Instant, ClientKey)>,
 }
 
 impl Book {
-    fn admit(&mut self, now: Instant, key: Key) -> Result<(), Overload> {
+    fn admit(&mut self, now: Instant, key: ClientKey) -> Result<(), Overload> {
         let known = self.clients.get(&key).copied();
         let (account, last) = known.unwrap_or_default();
         let account = account.after_one(Whose::Client, now, &self.limits.each)?;
@@ -163,7 +148,7 @@ impl Book {
         Ok(())
     }
 
-    fn take_memory(&mut self, key: Key, bytes: u64) -> Result<(), Overload> {
+    fn take_memory(&mut self, key: ClientKey, bytes: u64) -> Result<(), Overload> {
         let Some((account, _)) = self.clients.get_mut(&key) else { return Ok(()) };
         let taken = account.after_memory(Whose::Client, bytes, &self.limits.each)?;
         self.all = self.all.after_memory(Whose::All, bytes, &self.limits.all)?;
@@ -171,14 +156,14 @@ impl Book {
         Ok(())
     }
 
-    fn give_back(&mut self, key: Key, bytes: u64) {
+    fn give_back(&mut self, key: ClientKey, bytes: u64) {
         if let Some((account, _)) = self.clients.get_mut(&key) {
             account.memory -= bytes;
             self.all.memory -= bytes;
         }
     }
 
-    fn release(&mut self, key: Key) {
+    fn release(&mut self, key: ClientKey) {
         if let Some((account, last)) = self.clients.get_mut(&key) {
             account.connections -= 1;
             self.all.connections -= 1;
@@ -235,7 +220,7 @@ impl Clients {
 #[derive(Debug)]
 pub struct Admission {
     clients: Clients,
-    key: Key,
+    key: ClientKey,
     memory: u64,
 }
 
@@ -381,7 +366,7 @@ mod tests {
                 prop_assert_eq!(book.idle.len(), idle);
                 for who in 0..6 {
                     let count = open.iter().filter(|(of, _)| *of == who).count();
-                    let key = Key::from(IpAddr::from([192, 0, 2, who]));
+                    let key = ClientKey::from(IpAddr::from([192, 0, 2, who]));
                     prop_assert_eq!(book.clients.get(&key).map_or(0, |(account, _)| account.connections as usize), count);
                 }
             }

@@ -1,10 +1,12 @@
 //! Who may do what, and how much of it.
 
+mod client_key;
 mod clients;
 mod network;
 mod rules;
 mod users;
 
+pub(crate) use client_key::ClientKey;
 pub use clients::{Admission, Allowance, ClientLimits, Clients, Overload, Whose};
 pub use network::{Network, NetworkError};
 pub use rules::{

@@ -8,8 +8,10 @@ use std::task::Waker;
 use polypath_units::Instant;
 
 use super::lane::{Answer, LONGEST_WAIT, Lane};
+use super::lanes::Lanes;
 use super::limit::{FlowKey, Limit, Moment};
 use super::turns::FlowId;
+use crate::access::ClientKey;
 
 /// What a flow may do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,15 +31,18 @@ pub struct LimitState {
     pub flows: usize,
     /// How many of them wait for it.
     pub waiting: usize,
-    /// Octets of the budget that are used in the period that runs.
+    /// Clients that it knows of, if each has it for itself.
+    pub clients: Option<usize>,
+    /// Octets of the budget that are used in the period that runs; of each client's together.
     pub used: u64,
-    /// When that period ends.
+    /// When that period ends; the last, of each client's.
     pub ends: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Entry {
     key: FlowKey,
+    client: ClientKey,
     limits: Vec<Arc<str>>,
     /// Whether there are any, for the flow itself, which looks without the table's lock.
     is_limited: Arc<AtomicBool>,
@@ -49,9 +54,18 @@ struct Entry {
 
 #[derive(Debug, Default)]
 struct Table {
-    lanes: BTreeMap<Arc<str>, Lane>,
+    lanes: BTreeMap<Arc<str>, Lanes>,
     flows: BTreeMap<FlowId, Entry>,
     next: u64,
+}
+
+/// Where a client's flows stand with a limit.
+fn lane_of<'a>(
+    lanes: &'a mut BTreeMap<Arc<str>, Lanes>,
+    name: &str,
+    client: ClientKey,
+) -> Option<&'a mut Lane> {
+    lanes.get_mut(name).and_then(|lanes| lanes.of(client))
 }
 
 impl Table {
@@ -59,9 +73,9 @@ impl Table {
     fn sort_in(&mut self, flow: FlowId) {
         let Some(entry) = self.flows.get_mut(&flow) else { return };
         entry.limits.clear();
-        for (name, lane) in &mut self.lanes {
-            let is_member = lane.limit().flows.fits(&entry.key);
-            lane.set_member(flow, is_member);
+        for (name, lanes) in &mut self.lanes {
+            let is_member = lanes.limit().flows.fits(&entry.key);
+            lanes.set_member(flow, entry.client, is_member);
             if is_member {
                 entry.limits.push(name.clone());
             }
@@ -83,7 +97,9 @@ impl Table {
         entry.charged.clear();
         let mut ready_last = None;
         for name in &entry.limits {
-            let Some(lane) = self.lanes.get_mut(name) else { continue };
+            let Some(lane) = lane_of(&mut self.lanes, name, entry.client) else {
+                continue;
+            };
             match lane.ask(moment, flow, wanted) {
                 Answer::Free => {}
                 Answer::Octets(most) => {
@@ -100,14 +116,17 @@ impl Table {
         let charged = entry.charged.iter();
         if let Some(ready) = ready_last {
             // Its turn is kept where it has to wait, and where it has not it stands in nobody's way.
-            charged.for_each(|name| _ = self.lanes.get_mut(name).map(|lane| lane.leave_queue(flow)));
+            charged.for_each(|name| {
+                _ = lane_of(&mut self.lanes, name, entry.client).map(|lane| lane.leave_queue(flow))
+            });
             entry.charged.clear();
             entry.granted = 0;
             entry.waker = Some(waker.clone());
             return Grant::Wait(ready);
         }
         charged.for_each(|name| {
-            _ = self.lanes.get_mut(name).map(|lane| lane.take(moment.now, flow, entry.granted))
+            _ = lane_of(&mut self.lanes, name, entry.client)
+                .map(|lane| lane.take(moment.now, flow, entry.granted))
         });
         entry.waker = None;
         Grant::Octets(entry.granted)
@@ -118,7 +137,7 @@ impl Table {
         let octets = octets.min(entry.granted);
         entry.granted -= octets;
         for name in &entry.charged {
-            if let Some(lane) = self.lanes.get_mut(name) {
+            if let Some(lane) = lane_of(&mut self.lanes, name, entry.client) {
                 lane.give_back(flow, octets);
             }
         }
@@ -127,8 +146,8 @@ impl Table {
     fn close(&mut self, flow: FlowId) {
         let Some(entry) = self.flows.remove(&flow) else { return };
         for name in &entry.limits {
-            if let Some(lane) = self.lanes.get_mut(name) {
-                lane.set_member(flow, false);
+            if let Some(lanes) = self.lanes.get_mut(name) {
+                lanes.set_member(flow, entry.client, false);
             }
         }
     }
@@ -149,10 +168,10 @@ impl Throttle {
     pub fn set(&self, now: Instant, limit: Limit) {
         let mut table = self.table();
         match table.lanes.get_mut(&*limit.name) {
-            Some(lane) => lane.set_limit(now, limit),
+            Some(lanes) => lanes.set_limit(now, limit),
             None => {
                 let name = Arc::from(&*limit.name);
-                table.lanes.insert(name, Lane::new(now, limit));
+                table.lanes.insert(name, Lanes::new(now, limit));
             }
         }
         let waiting = table.sort_all();
@@ -160,9 +179,9 @@ impl Throttle {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Octets of a limit's budget that were used before, such as by a process that ended meanwhile, in a period that ends at this time.
+    /// Octets of a budget that all share that were used before, such as by a process that ended meanwhile, in a period that ends at this time.
     pub fn set_used(&self, now: Instant, name: &str, octets: u64, ends: Instant) {
-        if let Some(lane) = self.table().lanes.get_mut(name) {
+        if let Some(lane) = self.table().lanes.get_mut(name).and_then(Lanes::of_all) {
             lane.set_used(now, octets, ends);
         }
     }
@@ -182,12 +201,13 @@ impl Throttle {
     /// All limits, by name.
     #[must_use]
     pub fn limits(&self) -> Vec<LimitState> {
-        let state = |lane: &Lane| LimitState {
-            limit: lane.limit().clone(),
-            flows: lane.flows(),
-            waiting: lane.waiting(),
-            used: lane.used(),
-            ends: lane.ends(),
+        let state = |lanes: &Lanes| LimitState {
+            limit: lanes.limit().clone(),
+            flows: lanes.iter().map(Lane::flows).sum(),
+            waiting: lanes.iter().map(Lane::waiting).sum(),
+            clients: lanes.limit().is_of_each_client.then(|| lanes.iter().count()),
+            used: lanes.iter().map(Lane::used).fold(0, u64::saturating_add),
+            ends: lanes.iter().filter_map(Lane::ends).max(),
         };
         self.table().lanes.values().map(state).collect()
     }
@@ -199,8 +219,10 @@ impl Throttle {
         let id = FlowId(table.next);
         table.next += 1;
         let is_limited = Arc::new(AtomicBool::new(false));
+        let client = key.client.into();
         let entry = Entry {
             key,
+            client,
             limits: Vec::new(),
             is_limited: is_limited.clone(),
             granted: 0,

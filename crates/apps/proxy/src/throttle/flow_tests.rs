@@ -375,3 +375,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn each_client_has_a_limit_of_its_own() {
+    let throttle = Throttle::new();
+    let budget = Budget { octets: 10_000, period: Duration::from_secs(60), then: BitRate::ZERO };
+    let each = Limit { budget: Some(budget), is_of_each_client: true, ..Limit::new("each") };
+    throttle.set(Instant::ZERO, each.clone());
+    let ask = |flow: &mut Flow| flow.poll_grant(at(Instant::from_secs(1)), 8_000, Waker::noop());
+    let [mut one, mut again, mut other] = [1, 1, 2].map(|client| throttle.open(key(client, 443)));
+    assert_eq!([&mut one, &mut again, &mut other].map(ask), [8_000, 2_000, 8_000].map(Grant::Octets));
+    assert!(matches!(ask(&mut one), Grant::Wait(_)));
+    let state = &throttle.limits()[0];
+    assert_eq!((state.clients, state.flows, state.waiting, state.used), (Some(2), 3, 1, 18_000));
+    // Who comes back has no more for it.
+    drop((one, again));
+    let mut back = throttle.open(key(1, 443));
+    assert!(matches!(ask(&mut back), Grant::Wait(_)));
+    // Once it is of all together, nothing of it is used.
+    throttle.set(Instant::from_secs(1), Limit { is_of_each_client: false, ..each });
+    assert_eq!(ask(&mut back), Grant::Octets(8_000));
+    assert_eq!(ask(&mut other), Grant::Octets(2_000));
+}

@@ -46,10 +46,6 @@ impl Lane {
         Self { limit, bucket, turns: Turns::default(), flows: BTreeSet::new(), used: 0, ends: None }
     }
 
-    pub(super) fn limit(&self) -> &Limit {
-        &self.limit
-    }
-
     pub(super) fn used(&self) -> u64 {
         self.used
     }

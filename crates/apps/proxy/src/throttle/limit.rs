@@ -204,13 +204,15 @@ pub struct Budget {
     pub then: BitRate,
 }
 
-/// A limit for all the flows together that it is of, which share it fairly. Of several limits, a flow has the least.
+/// A limit for all the flows together that it is of, or for all of each client, which share it fairly. Of several limits, a flow has the least.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// What it is called. Another one of the same name takes its place.
     pub name: Box<str>,
     /// Of which flows it is.
     pub flows: Selector,
+    /// Whether each client has as much for itself; else all share it. A client is an address, or a /56 network of IPv6.
+    pub is_of_each_client: bool,
     /// When it holds, if not always.
     pub hours: Option<Hours>,
     /// How fast.
@@ -226,7 +228,15 @@ impl Limit {
     #[must_use]
     pub fn new(name: &str) -> Self {
         let name = name.into();
-        Self { name, flows: Selector::default(), hours: None, rate: None, burst: None, budget: None }
+        Self {
+            name,
+            flows: Selector::default(),
+            is_of_each_client: false,
+            hours: None,
+            rate: None,
+            burst: None,
+            budget: None,
+        }
     }
 }
 

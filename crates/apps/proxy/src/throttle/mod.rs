@@ -6,6 +6,7 @@
 mod bucket;
 mod flow;
 mod lane;
+mod lanes;
 mod limit;
 mod turns;
 

@@ -39,6 +39,9 @@ pub(super) struct LimitReport {
     /// Directions of connections that it is of, and those of them that wait for it.
     pub(super) flows: usize,
     pub(super) waiting_flows: usize,
+    /// Clients that it knows of, if each has it for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) clients: Option<usize>,
     /// Of the budget, in the period that runs.
     pub(super) used_bytes: u64,
 }
@@ -93,7 +96,7 @@ impl ProxyReport {
         let states = proxy.limits().into_iter().filter_map(|state| {
             let limit = limits.text(&state.limit.name)?;
             let (flows, waiting_flows, used_bytes) = (state.flows, state.waiting, state.used);
-            Some(LimitReport { limit, flows, waiting_flows, used_bytes })
+            Some(LimitReport { limit, flows, waiting_flows, clients: state.clients, used_bytes })
         });
         let sessions = proxy.sessions().states();
         Self {

@@ -18,7 +18,7 @@ pub(super) struct ThrottleText {
     /// What the limit is called
     #[arg(value_name = "LIMIT")]
     pub(super) name: String,
-    /// How fast all that it is of may be together, such as 5mbit
+    /// How fast all that it is of may be together, or of each client, such as 5mbit
     #[arg(long, value_name = "RATE")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rate: Option<String>,
@@ -26,6 +26,10 @@ pub(super) struct ThrottleText {
     #[arg(long, value_name = "SIZE")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     burst: Option<String>,
+    /// Each client has it for itself, an address or a /56 network of IPv6; else all share it
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    per_client: bool,
     /// Clients that it is for, by network or address; all, if it names none. Repeatable, as the next four
     #[arg(long = "client", value_name = "NETWORK")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -95,6 +99,7 @@ impl ThrottleText {
         let mut limit = Limit::new(&self.name);
         limit.rate = rate("rate", &self.rate)?;
         limit.burst = size("burst", &self.burst)?;
+        limit.is_of_each_client = self.per_client;
         limit.flows.clients = each("clients", &self.clients)?;
         limit.flows.users = self.users.iter().map(|user| user.as_str().into()).collect();
         limit.flows.hosts = each("hosts", &self.hosts)?;
@@ -146,6 +151,9 @@ mod tests {
         let limit = limit.expect("a limit");
         assert_eq!(limit.rate, Some(BitRate::from_mbps(5)));
         assert_eq!(limit.flows.direction, Some(Direction::Down));
+        assert!(!limit.is_of_each_client);
+        let each = read_text(r#"{"name": "guests", "rate": "2mbit", "per-client": true}"#).expect("a limit");
+        assert!(each.is_of_each_client);
         let budget = Budget { octets: 2_000_000_000, period: DAY, then: BitRate::from_mbps(1) };
         assert_eq!(limit.budget, Some(budget));
     }
