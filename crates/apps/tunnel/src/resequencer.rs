@@ -1,6 +1,7 @@
 //! Puts packets back in order, flow by flow. None waits longer than the missing one could still take.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use polypath_units::Instant;
 
@@ -11,8 +12,8 @@ const FLOWS: usize = 256;
 pub(crate) const MOST_AHEAD: i32 = 1 << 17;
 /// Most that is held, in bytes.
 const MOST_HELD_BYTES: usize = 32 << 20;
-/// Most places for packets that are held, or that are missing before them, of all flows: a peer that leaves large gaps gets no more.
-const MOST_PLACES: usize = 1 << 18;
+/// Most packets that are held, of all flows, however small they are.
+const MOST_HELD_PACKETS: usize = 1 << 16;
 /// Copies of a packet are told apart as far back as this.
 const REMEMBERED: u32 = 4_096;
 
@@ -25,9 +26,10 @@ struct Held {
 #[derive(Debug, Default)]
 struct Flow {
     next: Sequence,
-    /// What came, from the number `next` on.
-    held: VecDeque<Option<Held>>,
-    held_count: usize,
+    /// How many numbers `next` has gone on, which does not begin again as those of packets do.
+    passed: u64,
+    /// What came behind `next`, by what `passed` will be there. What is missing between takes no room, and no time: a gap of any size is one step.
+    held: BTreeMap<u64, Held>,
     /// When the oldest gap is given up.
     deadline: Option<Instant>,
     is_listed: bool,
@@ -38,6 +40,31 @@ struct Flow {
 /// Which of the numbers before the next one have left.
 #[derive(Debug, Default)]
 struct Left(Vec<u64>);
+
+impl Flow {
+    /// On to this number, which is the place of what comes next; none of those between left.
+    fn skip_to(&mut self, place: u64) {
+        let gap = place - self.passed;
+        if gap >= u64::from(REMEMBERED) {
+            self.left = Left::default();
+        } else {
+            (0..gap as u32).for_each(|skipped| self.left.set(self.next.plus(skipped), false));
+        }
+        self.next = self.next.plus(gap as u32);
+        self.passed = place;
+    }
+
+    /// The next one left.
+    fn pass(&mut self) {
+        self.left.set(self.next, true);
+        self.next = self.next.next();
+        self.passed += 1;
+    }
+
+    fn first_held(&self) -> Option<(u64, Instant)> {
+        self.held.first_key_value().map(|(place, held)| (*place, held.deadline))
+    }
+}
 
 impl Left {
     fn set(&mut self, sequence: Sequence, has_left: bool) {
@@ -107,7 +134,7 @@ pub(crate) struct Resequencer {
     /// Flows with a gap.
     waiting: Vec<u8>,
     held_bytes: usize,
-    places: usize,
+    held_packets: usize,
     counts: ResequencerCounts,
 }
 
@@ -115,7 +142,13 @@ impl Resequencer {
     pub(crate) fn new() -> Self {
         let mut flows = Vec::new();
         flows.resize_with(FLOWS, Flow::default);
-        Self { flows, waiting: Vec::new(), held_bytes: 0, places: 0, counts: ResequencerCounts::default() }
+        Self {
+            flows,
+            waiting: Vec::new(),
+            held_bytes: 0,
+            held_packets: 0,
+            counts: ResequencerCounts::default(),
+        }
     }
 
     /// A packet came, and those before it can come until `deadline`. `leave` gets what may leave now.
@@ -134,46 +167,40 @@ impl Resequencer {
                 self.counts.copies += 1;
                 return;
             }
-            flow.left.set(sequence, true);
+            if ahead >= -(REMEMBERED as i32) {
+                flow.left.set(sequence, true);
+            }
             self.counts.late += 1;
             leave(number, sequence, packet);
             return;
         }
         if ahead == 0 {
             leave(number, sequence, packet);
-            flow.left.set(sequence, true);
-            flow.next = sequence.next();
+            flow.pass();
             if !flow.held.is_empty() {
-                flow.held.pop_front();
-                self.places -= 1;
                 self.let_go(number, leave);
             }
             return;
         }
-        let more_places = (ahead as usize + 1).saturating_sub(flow.held.len());
         let is_full =
-            self.held_bytes + packet.len() > MOST_HELD_BYTES || self.places + more_places > MOST_PLACES;
+            self.held_bytes + packet.len() > MOST_HELD_BYTES || self.held_packets >= MOST_HELD_PACKETS;
         if ahead.abs() >= MOST_AHEAD || is_full {
             self.flush(number, leave);
             let flow = &mut self.flows[usize::from(number)];
-            (flow.next, flow.left) = (sequence.next(), Left::default());
-            flow.left.set(sequence, true);
+            (flow.next, flow.left) = (sequence, Left::default());
+            flow.pass();
             leave(number, sequence, packet);
             return;
         }
-        let at = ahead as usize;
-        if flow.held.len() <= at {
-            flow.held.resize_with(at + 1, || None);
-            self.places += more_places;
-        }
-        if flow.held[at].is_some() {
+        let place = flow.passed + u64::from(ahead.unsigned_abs());
+        let Entry::Vacant(vacant) = flow.held.entry(place) else {
             self.counts.copies += 1;
             return;
-        }
+        };
+        vacant.insert(Held { packet: packet.into(), deadline });
         self.counts.held += 1;
         self.held_bytes += packet.len();
-        flow.held_count += 1;
-        flow.held[at] = Some(Held { packet: packet.into(), deadline });
+        self.held_packets += 1;
         flow.deadline = Some(flow.deadline.map_or(deadline, |before| before.min(deadline)));
         if !flow.is_listed {
             flow.is_listed = true;
@@ -191,41 +218,30 @@ impl Resequencer {
     /// Lets go what is in order from `next` on.
     fn let_go(&mut self, number: u8, leave: &mut impl Leave) {
         let flow = &mut self.flows[usize::from(number)];
-        while let Some(Some(_)) = flow.held.front() {
-            let Some(Some(held)) = flow.held.pop_front() else { break };
-            self.places -= 1;
+        while let Some(held) = flow.held.remove(&flow.passed) {
             self.held_bytes -= held.packet.len();
-            flow.held_count -= 1;
+            self.held_packets -= 1;
             let sequence = flow.next;
-            flow.left.set(sequence, true);
-            flow.next = sequence.next();
+            flow.pass();
             leave(number, sequence, &held.packet);
         }
-        if flow.held_count == 0 {
-            self.places -= flow.held.len();
-            flow.held.clear();
-            flow.deadline = None;
-            flow.is_listed = false;
+        flow.deadline = flow.first_held().map(|(_, deadline)| deadline);
+        if flow.deadline.is_none() && std::mem::take(&mut flow.is_listed) {
             self.waiting.retain(|&waiting| waiting != number);
-        } else {
-            flow.deadline = flow.held.iter().flatten().next().map(|held| held.deadline);
         }
     }
 
     fn flush(&mut self, number: u8, leave: &mut impl Leave) {
-        while self.flows[usize::from(number)].held_count > 0 {
+        while !self.flows[usize::from(number)].held.is_empty() {
             self.skip_gap(number, leave);
         }
     }
 
     fn skip_gap(&mut self, number: u8, leave: &mut impl Leave) {
         let flow = &mut self.flows[usize::from(number)];
-        while let Some(None) = flow.held.front() {
-            flow.held.pop_front();
-            self.places -= 1;
-            flow.left.set(flow.next, false);
-            flow.next = flow.next.next();
-            self.counts.missing += 1;
+        if let Some((place, _)) = flow.first_held() {
+            self.counts.missing += place - flow.passed;
+            flow.skip_to(place);
         }
         self.let_go(number, leave);
     }
@@ -263,7 +279,8 @@ impl Resequencer {
     /// The number behind the highest that came of a flow: of packets that are kept in order, and of those that come in copies.
     pub(crate) fn next_new(&self, number: u8) -> (Sequence, Sequence) {
         let flow = &self.flows[usize::from(number)];
-        (flow.next.plus(flow.held.len() as u32), flow.copies.next)
+        let behind = flow.held.last_key_value().map_or(0, |(place, _)| place - flow.passed + 1);
+        (flow.next.plus(behind as u32), flow.copies.next)
     }
 
     pub(crate) fn held_bytes(&self) -> usize {
@@ -334,17 +351,40 @@ mod tests {
     }
 
     #[test]
-    fn large_gaps_in_all_flows_take_no_more_than_a_bound() {
+    fn late_packets_do_not_make_others_copies() {
+        let (mut resequencer, mut out) = run(&[10_000]);
+        resequencer.handle_timeout(DEADLINE, &mut |_, _, packet: &[u8]| out.push(packet[0]));
+        // One that is remembered no more stands where another would: 5000 and 9096 are 4096 apart.
+        for sequence in [5_000, 9_096, 9_096] {
+            handle(&mut resequencer, sequence, &mut out);
+        }
+        assert_eq!(out, [10_000, 5_000, 9_096].map(|sequence: u32| sequence as u8));
+        assert_eq!(resequencer.counts().copies, 1);
+    }
+
+    #[test]
+    fn tiny_packets_are_held_up_to_a_number() {
+        let mut resequencer = Resequencer::new();
+        let mut left = 0;
+        for sequence in 1..=(MOST_HELD_PACKETS as u32 + 10) {
+            resequencer.handle(0, Sequence::new(sequence), &[1], DEADLINE, &mut |_, _, _: &[u8]| left += 1);
+            assert!(resequencer.held_packets <= MOST_HELD_PACKETS);
+        }
+        assert_eq!(left, MOST_HELD_PACKETS + 10);
+    }
+
+    #[test]
+    fn large_gaps_take_no_room() {
         let mut resequencer = Resequencer::new();
         for round in 0..4_u32 {
             for flow in 0..=255 {
-                let sequence = Sequence::new(100_000 * (round + 1));
+                let sequence = Sequence::new(25_000 * (round + 1));
                 resequencer.handle(flow, sequence, &[1], DEADLINE, &mut |_, _, _: &[u8]| {});
             }
         }
-        assert!(resequencer.places <= MOST_PLACES);
+        assert_eq!(resequencer.held_packets, 4 * FLOWS);
         resequencer.handle_timeout(DEADLINE, &mut |_, _, _: &[u8]| {});
-        assert_eq!((resequencer.places, resequencer.held_bytes), (0, 0));
+        assert_eq!((resequencer.held_packets, resequencer.held_bytes), (0, 0));
     }
 
     #[test]
@@ -367,7 +407,7 @@ mod tests {
             let expected: Vec<_> = (0..60).filter(|&sequence| sequence != missing as u8).collect();
             prop_assert_eq!(out, expected);
             prop_assert_eq!(resequencer.held_bytes(), 0);
-            prop_assert_eq!(resequencer.places, 0);
+            prop_assert_eq!(resequencer.held_packets, 0);
         }
     }
 }
