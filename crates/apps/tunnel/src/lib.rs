@@ -72,4 +72,5 @@ pub use peer::PeerCounts;
 pub use recording::{Record, Recorded, RecordedFlow, RecordedStream};
 pub use resequencer::ResequencerCounts;
 pub use rules::{FlowPolicy, Rule, Rules};
+pub use tcp_split::TcpSplitConfig;
 pub use transmit::{LocalId, Transmit};

@@ -5,6 +5,7 @@ use polypath_congestion::Policy;
 use crate::allowed_ips::Network;
 use crate::key::{PresharedKey, PrivateKey, PublicKey};
 use crate::rules::Rules;
+use crate::tcp_split::TcpSplitConfig;
 
 /// Number of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,6 +35,9 @@ pub struct EngineConfig {
     /// The processor has instructions for AES-GCM; the driver knows. Where both ends have, paths are encrypted by it: a
     /// packet then costs the engine half as much as with ChaCha20-Poly1305. Default false.
     pub has_fast_aes: bool,
+    /// Bounds of TCP flows that end here, for those whose peers or whose own rules split them. `None`: none is split, whoever asks.
+    /// Default: some, see there.
+    pub tcp_split: Option<TcpSplitConfig>,
 }
 
 impl EngineConfig {
@@ -44,7 +48,14 @@ impl EngineConfig {
     #[must_use]
     pub fn new(private_key: PrivateKey) -> Self {
         let congestion = "bbr".parse().expect("BBR is built in");
-        Self { private_key, peers: Vec::new(), mtu_bytes: Self::MTU_BYTES, congestion, has_fast_aes: false }
+        Self {
+            private_key,
+            peers: Vec::new(),
+            mtu_bytes: Self::MTU_BYTES,
+            congestion,
+            has_fast_aes: false,
+            tcp_split: Some(TcpSplitConfig::default()),
+        }
     }
 }
 

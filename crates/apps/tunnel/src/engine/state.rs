@@ -17,6 +17,7 @@ use crate::key::PublicKey;
 use crate::noise::{CookieJar, Identity, Index, Message, PathId, parse};
 use crate::path::PathSettings;
 use crate::peer::{PathEnds, Peer, Shared, Source};
+use crate::tcp_split::SplitMemory;
 use crate::transmit::{LocalId, Transmit};
 
 /// Bytes that a packet for [`Engine::handle_packet`] leaves free in front of it.
@@ -66,6 +67,7 @@ impl Engine {
             mtu_bytes: config.mtu_bytes,
             has_fast_aes: config.has_fast_aes,
             flow_key: number(),
+            split_memory: config.tcp_split.map(SplitMemory::new),
         };
         let mut engine = Self {
             public_key: config.private_key.public_key(),

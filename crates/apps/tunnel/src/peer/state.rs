@@ -24,7 +24,7 @@ use crate::queue::FairQueue;
 use crate::recording::Recording;
 use crate::resequencer::Resequencer;
 use crate::rules::{FlowPolicy, Rules};
-use crate::tcp_split::TcpSplit;
+use crate::tcp_split::{SplitMemory, TcpSplit};
 use crate::too_big::{self, TooBig};
 use crate::transmit::Transmit;
 
@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) has_fast_aes: bool,
     /// Keeps strangers from foretelling which flows share a number.
     pub(crate) flow_key: u64,
+    /// For TCP flows that end here, if any may.
+    pub(crate) split_memory: Option<Arc<SplitMemory>>,
 }
 
 impl Shared {
@@ -92,6 +94,7 @@ pub(crate) struct Peer {
     pub(super) was_stock: bool,
     /// TCP flows that end here, once there are any.
     pub(super) split: Option<Box<TcpSplit>>,
+    pub(super) splits_made: u64,
     pub(super) secrets: PeerSecrets,
     pub(super) waiting: FairQueue,
     /// Left the queue, and waits for a path that carries its length.
@@ -152,6 +155,7 @@ impl Peer {
             peer_flags: 0,
             was_stock: false,
             split: None,
+            splits_made: 0,
             secrets,
             waiting: FairQueue::new(),
             head: None,
@@ -424,6 +428,7 @@ impl Peer {
         if let Some(split) = &mut self.split {
             split.handle_timeout(now);
             self.deliver_split(now, deliver);
+            self.forget_split(now);
         }
         {
             let (resequencer, mut leave) = self.leaving(now, deliver);

@@ -1,5 +1,7 @@
 //! TCP flows that are carried by Multipath TCP, among all else that goes between the two ends.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use polypath_units::Instant;
 use polypath_wire::{Endpoint, FourTuple, IcmpMessage, Packet, Transport};
@@ -59,7 +61,8 @@ impl Peer {
         if is_fragment(&frame[DATA_HEADER_BYTES..]) {
             return Err(frame);
         }
-        let wants = policy == FlowPolicy::SplitTcp && self.peer_flags & SPLITS_TCP != 0;
+        let may_begin = self.shared.split_memory.is_some() && self.peer_flags & SPLITS_TCP != 0;
+        let wants = policy == FlowPolicy::SplitTcp && may_begin;
         let flow = FourTuple {
             local: Endpoint::new(inner.destination, to),
             remote: Endpoint::new(inner.source, from),
@@ -70,8 +73,8 @@ impl Peer {
         if !is_known && !begins {
             return Err(frame);
         }
-        self.follow_paths(now);
-        let split = self.split_mut(true);
+        self.follow_paths(now, true);
+        let Some(split) = &mut self.split else { return Err(frame) };
         if begins && !split.has_room() {
             return Err(frame);
         }
@@ -104,11 +107,27 @@ impl Peer {
     }
 
     /// Made when it is first wanted, by this end or by the other.
-    fn split_mut(&mut self, by_us: bool) -> &mut TcpSplit {
-        let (mtu_bytes, mut seed) = (self.shared.mtu_bytes, self.secrets.split_seed);
-        // In a laboratory the random numbers of both ends may be alike, and keys that are alike are taken for an echo.
-        seed[0] ^= u8::from(by_us);
-        self.split.get_or_insert_with(|| Box::new(TcpSplit::new(mtu_bytes, seed)))
+    fn split_mut(&mut self, by_us: bool) -> Option<&mut TcpSplit> {
+        if self.split.is_none() {
+            let memory = Arc::clone(self.shared.split_memory.as_ref()?);
+            let (mtu_bytes, mut seed) = (self.shared.mtu_bytes, self.secrets.split_seed);
+            // In a laboratory the random numbers of both ends may be alike, and keys that are alike are taken for an echo.
+            seed[0] ^= u8::from(by_us);
+            // One that follows another has keys of its own.
+            self.splits_made += 1;
+            for (byte, more) in seed[16..].iter_mut().zip(self.splits_made.to_le_bytes()) {
+                *byte ^= more;
+            }
+            self.split = Some(Box::new(TcpSplit::new(mtu_bytes, seed, memory)));
+        }
+        self.split.as_deref_mut()
+    }
+
+    /// Frees what is left once there have been no flows for long.
+    pub(super) fn forget_split(&mut self, now: Instant) {
+        if self.split.as_ref().is_some_and(|split| split.is_over(now)) {
+            self.split = None;
+        }
     }
 
     /// A packet from the peer's counterpart.
@@ -119,13 +138,15 @@ impl Peer {
         source: &Source<'_>,
         deliver: &mut dyn FnMut(&[u8]),
     ) {
-        let packet = Bytes::copy_from_slice(packet);
         if self.split.is_none() {
-            self.split_mut(false);
             // The first connection, too, is to know how long its packets may be.
-            self.follow_paths(now);
+            self.follow_paths(now, false);
         }
-        self.split_mut(false).handle_across(now, packet, &|address| source.owns(address));
+        let Some(split) = &mut self.split else {
+            self.counts.dropped += 1;
+            return;
+        };
+        split.handle_across(now, Bytes::copy_from_slice(packet), &|address| source.owns(address));
         self.deliver_split(now, deliver);
     }
 
@@ -138,7 +159,9 @@ impl Peer {
     }
 
     /// Tells the split flows which paths there are, and how long their packets may be. Whether one is silent, Multipath TCP finds out.
-    fn follow_paths(&mut self, now: Instant) {
+    ///
+    /// `by_us` as for [`Peer::split_mut`].
+    fn follow_paths(&mut self, now: Instant, by_us: bool) {
         let links = || self.links.iter().enumerate().filter_map(|(at, link)| Some((at, link.as_deref()?)));
         let links = || links().filter(|(_, link)| may_split(link));
         // A backup costs something by being there: only while no better path works.
@@ -153,13 +176,15 @@ impl Peer {
         }
         let around = self.shared.long_bytes() - self.shared.mtu_bytes;
         let mtu_bytes = limit.map_or(self.shared.mtu_bytes, |limit| limit.saturating_sub(around));
-        self.split_mut(true).set_paths(now, &paths[..count], mtu_bytes);
+        if let Some(split) = self.split_mut(by_us) {
+            split.set_paths(now, &paths[..count], mtu_bytes);
+        }
     }
 
     /// The next packet of a split flow. It leaves at once: Multipath TCP controls what it has on each path.
     pub(super) fn split_departure(&mut self, now: Instant) -> Option<Departure> {
         self.split.as_ref()?;
-        self.follow_paths(now);
+        self.follow_paths(now, true);
         let Self { split, links, counts, .. } = self;
         loop {
             let Carried { path, flow, frame } = split.as_mut()?.poll_across(now)?;

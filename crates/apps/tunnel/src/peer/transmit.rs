@@ -48,7 +48,8 @@ impl Peer {
         let Some(session) = self.sessions.current(now) else { return };
         if session.takes_hello(now) {
             let mut contents = Vec::new();
-            let flags = TAKES_FEC | SPLITS_TCP | if self.shared.has_fast_aes { TAKES_AES } else { 0 };
+            let splits = if self.shared.split_memory.is_some() { SPLITS_TCP } else { 0 };
+            let flags = TAKES_FEC | splits | if self.shared.has_fast_aes { TAKES_AES } else { 0 };
             Frame::Hello { instance, flags }.write(&mut contents);
             let datagram = plain_datagram(&contents, |datagram| session.transport.seal_plain(datagram));
             self.ready.extend(ends.into_iter().map(|ends| (ends, datagram.clone())));

@@ -8,6 +8,7 @@
 mod addresses;
 mod call;
 mod carried;
+mod memory;
 mod pair;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use polypath_mptcp as mptcp;
 use polypath_mptcp::path_manager::LocalEndpoint;
-use polypath_tcp::{self as tcp, ConnectionId, HostEvent, ListenConfig, ListenerId, reset_in_reply};
+use polypath_tcp::{
+    self as tcp, ConnectionId, ConnectionOption, HostEvent, ListenConfig, ListenerId, reset_in_reply,
+};
 use polypath_units::{Duration, Instant};
 use polypath_wire::{Checksums, FourTuple, IcmpMessage, Packet, Segment, TcpFlags, Transport};
 
@@ -28,26 +31,29 @@ use addresses::{SERVICE, caller};
 use call::{Answer, Read};
 use carried::SAVED_BYTES;
 pub(crate) use carried::{Carried, only_acknowledges};
-use pair::{Pair, Side, Stage, pass};
+pub(crate) use memory::SplitMemory;
+pub use memory::TcpSplitConfig;
+use memory::{Queue, Share};
+use pair::{Pair, Room, Side, Stage, pass};
 
-/// Flows with a peer. Others go as packets do that nobody splits.
-const MOST_FLOWS: usize = 1_024;
-/// Those of flows that end count, too.
-const MOST_CONNECTIONS: usize = 2 * MOST_FLOWS;
 /// What a flow may hold in each direction towards its host here, and towards the peer.
 const INSIDE_BYTES: u64 = 4 << 20;
 const ACROSS_BYTES: u64 = 16 << 20;
-/// What all flows of a peer may hold together of what came from the peer.
-const MOST_RECEIVED_BYTES: u64 = 256 << 20;
-/// What all flows may hold together for the peer, but for what each may have at least.
-const MOST_QUEUED_BYTES: u64 = 512 << 20;
-const LEAST_QUEUED_BYTES: u64 = 256 << 10;
 /// SYNs that wait for a path; others come again.
 const MOST_EARLY: usize = 64;
-/// A flow that is not open after so long is given up.
-const OPEN_LIMIT: Duration = Duration::from_secs(60);
-/// Who says nothing for so long is asked whether it still lives. That the other end began anew is told sooner.
+/// A counterpart that says nothing for so long is asked whether it still has the flow. That it began anew is told sooner.
 const ASK_AFTER: Duration = Duration::from_secs(7_200);
+/// A host that is asked whether it still lives is asked so often, with so much time between.
+const HOST_PROBES: u8 = 4;
+const HOST_PROBE_INTERVAL: Duration = Duration::from_secs(30);
+/// Data that a host does not acknowledge is sent so often: for seven minutes or so.
+const HOST_RETRIES: u8 = 11;
+/// Gaps in what a host sends.
+const MOST_GAPS: usize = 256;
+/// What waits for memory is tried again after so long.
+const TRY_AGAIN: Duration = Duration::from_millis(10);
+/// Without flows for so long, there is nothing to keep.
+const KEPT_IDLE: Duration = Duration::from_secs(60);
 
 /// Number of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,6 +102,11 @@ pub(crate) struct TcpSplit {
     answers: VecDeque<Packet>,
     /// The host inside may have something to say.
     speaks_inside: bool,
+    memory: Arc<SplitMemory>,
+    /// Flows that have data which waits for memory, and when to look again.
+    held: (Option<Instant>, Vec<FlowId>),
+    /// When it will have been without flows for long.
+    over_at: Option<Instant>,
 }
 
 impl fmt::Debug for TcpSplit {
@@ -106,36 +117,44 @@ impl fmt::Debug for TcpSplit {
 
 impl TcpSplit {
     /// `mtu_bytes` is the longest packet inside; `seed` is secret.
-    pub(crate) fn new(mtu_bytes: usize, seed: [u8; 32]) -> Self {
+    pub(crate) fn new(mtu_bytes: usize, seed: [u8; 32], memory: Arc<SplitMemory>) -> Self {
+        let limits = *memory.config();
+        // Those of flows that end count, too.
+        let most_connections = 2 * limits.max_flows_of_peer;
         let mtu_bytes = mtu_bytes.min(usize::from(u16::MAX)) as u16;
         let connection = tcp::Config {
             mtu_bytes,
             max_aggregate_bytes: 0,
             receive_buffer_bytes: INSIDE_BYTES,
             send_buffer_bytes: INSIDE_BYTES,
-            keepalive_idle: Some(ASK_AFTER),
+            keepalive_idle: Some(limits.idle_timeout),
+            keepalive_interval: HOST_PROBE_INTERVAL,
+            keepalive_probes: HOST_PROBES,
+            retries: HOST_RETRIES,
+            max_reassembly_gaps: MOST_GAPS,
             ..tcp::Config::default()
         };
         let config = tcp::HostConfig {
             connection: Arc::new(connection),
-            max_connections: MOST_CONNECTIONS,
+            max_connections: most_connections,
             // The hosts at both ends of the flow keep it.
             max_time_wait: 0,
             ..tcp::HostConfig::default()
         };
         let [a, b, c, d, e, f, g, h, ..] = seed;
         let mut inside = tcp::Host::new(config, u64::from_le_bytes([a, b, c, d, e, f, g, h]));
-        let backlog = ListenConfig { backlog: MOST_FLOWS, backlog_per_source: MOST_FLOWS };
+        let backlog =
+            ListenConfig { backlog: limits.max_flows_of_peer, backlog_per_source: limits.max_flows_of_peer };
         let _ = inside.listen_everywhere(backlog);
         let across_mtu_bytes = across_mtu(usize::from(mtu_bytes));
         let across_config = across_config(across_mtu_bytes);
         let config = mptcp::HostConfig {
             connection: Arc::clone(&across_config),
-            max_connections: MOST_CONNECTIONS,
-            backlog: MOST_FLOWS,
-            backlog_per_source: MOST_FLOWS,
+            max_connections: most_connections,
+            backlog: limits.max_flows_of_peer,
+            backlog_per_source: limits.max_flows_of_peer,
             max_time_wait: 0,
-            receive_memory_bytes: MOST_RECEIVED_BYTES,
+            receive_memory_bytes: limits.max_bytes / 4,
             ..mptcp::HostConfig::default()
         };
         let mut across = mptcp::Host::with_seed(config, seed);
@@ -157,6 +176,9 @@ impl TcpSplit {
             limits: VecDeque::new(),
             answers: VecDeque::new(),
             speaks_inside: false,
+            memory,
+            held: (None, Vec::new()),
+            over_at: None,
         }
     }
 
@@ -166,8 +188,15 @@ impl TcpSplit {
     }
 
     /// Whether another flow may begin here.
-    pub(crate) fn has_room(&self) -> bool {
-        self.flows.len() < MOST_FLOWS
+    pub(crate) fn has_room(&mut self) -> bool {
+        let most = self.memory.config().max_flows_of_peer;
+        let most_half_open = (most / 4).max(1);
+        if self.limits.len() >= most_half_open {
+            // Those that have ended, or opened, are still among them.
+            let flows = &self.flows;
+            self.limits.retain(|(_, id)| flows.get(id).is_some_and(is_waiting));
+        }
+        self.limits.len() < most_half_open && self.flows.len() < most && self.memory.has_room()
     }
 
     /// Whether a packet from inside belongs to a flow that is here.
@@ -233,6 +262,10 @@ impl TcpSplit {
     }
 
     fn call(&mut self, now: Instant, flow: FourTuple, syn: Packet) {
+        // Several may have waited for a path.
+        if !self.has_room() {
+            return;
+        }
         let Some(path) = self.paths.iter().min_by_key(|path| path.is_backup) else {
             if self.early.len() < MOST_EARLY && !self.early.iter().any(|(known, _)| *known == flow) {
                 self.early.push((flow, syn));
@@ -251,8 +284,11 @@ impl TcpSplit {
         let id = FlowId(self.next);
         self.next += 1;
         self.by_across.insert(across, id);
-        self.limits.push_back((now + OPEN_LIMIT, id));
-        self.flows.insert(id, Pair { flow, stage, inside: Side::default(), across: Side::new(across) });
+        self.limits.push_back((now + self.memory.config().open_timeout, id));
+        self.over_at = None;
+        let share = Share::new(&self.memory);
+        self.flows
+            .insert(id, Pair { flow, stage, inside: Side::default(), across: Side::new(across), share });
     }
 
     /// A segment from the peer's counterpart. `owns` says whether the peer may speak for an address.
@@ -302,6 +338,8 @@ impl TcpSplit {
         if let Some(pair) = self.flows.get_mut(&id) {
             pair.flow = flow;
             pair.inside.set_id(inside);
+            let window = ConnectionOption::ReceiveBufferBytes(pair.share.window_bytes());
+            self.inside.set_option(now, inside, window);
         }
     }
 
@@ -335,13 +373,32 @@ impl TcpSplit {
                 self.remove(now, id);
             }
         }
+        if self.held.0.is_some_and(|at| at <= now) {
+            self.held.0 = None;
+            for id in std::mem::take(&mut self.held.1) {
+                self.pass(now, id);
+            }
+        }
+        let is_due = self.over_at.is_none_or(|at| at <= now);
+        if is_due && self.flows.is_empty() && !self.is_over(now) {
+            self.over_at = Some(now + KEPT_IDLE);
+        }
+    }
+
+    /// Whether there have been no flows for long, and nothing is left of those that were.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.over_at.is_some_and(|at| at <= now)
+            && self.flows.is_empty()
+            && self.inside.population().connections + self.across.population().connections == 0
     }
 
     /// When to call [`TcpSplit::handle_timeout`] at the latest.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let limit = self.limits.front().map(|&(at, _)| at);
         let now = self.speaks_inside.then_some(Instant::ZERO);
-        [self.inside.poll_timeout(), self.across.poll_timeout(), limit, now].into_iter().flatten().min()
+        let over = self.flows.is_empty().then(|| self.over_at.unwrap_or(Instant::ZERO));
+        let hosts = [self.inside.poll_timeout(), self.across.poll_timeout()];
+        hosts.into_iter().chain([limit, now, self.held.0, over]).flatten().min()
     }
 
     /// The next segment for the peer's counterpart.
@@ -411,7 +468,7 @@ impl TcpSplit {
 
     fn handle_across_event(&mut self, now: Instant, id: ConnectionId, event: mptcp::Event) {
         if let mptcp::Event::Accepted { .. } = event {
-            if self.flows.len() >= MOST_FLOWS {
+            if !self.has_room() {
                 self.across.abort(now, id);
                 self.across.release(now, id);
                 return;
@@ -480,6 +537,8 @@ impl TcpSplit {
             match (flow, waits.filter(|pair| pair.inside.id().is_none() && !pair.inside.is_gone())) {
                 (Some(flow), Some(pair)) => {
                     pair.inside.set_id(id);
+                    let window = ConnectionOption::ReceiveBufferBytes(pair.share.window_bytes());
+                    self.inside.set_option(now, id, window);
                     self.by_inside.insert(id, flow);
                     self.pass(now, flow);
                 }
@@ -545,22 +604,39 @@ impl TcpSplit {
 
     /// Passes on what came on either side, and forgets the flow when both are done.
     fn pass(&mut self, now: Instant, flow: FlowId) {
-        let most_queued = (MOST_QUEUED_BYTES / self.flows.len().max(1) as u64).max(LEAST_QUEUED_BYTES);
         let Some(pair) = self.flows.get_mut(&flow) else { return };
         if !matches!(pair.stage, Stage::Open) {
             return;
         }
         self.speaks_inside = true;
-        let Pair { inside, across, .. } = pair;
+        let Pair { inside, across, share, .. } = pair;
         let (inside_id, across_id) = (inside.id(), across.id());
-        let queued = across.id().map_or(0, |id| self.across.queued_bytes(id));
-        let there = if queued < most_queued {
-            pass(now, (&mut self.inside, &mut *inside), (&mut self.across, &mut *across))
-        } else {
-            across.id().into_iter().for_each(|id| self.across.request_writable(id));
-            Ok(())
+        let queued_bytes = across_id.map_or(0, |id| self.across.queued_bytes(id));
+        let room = Room { queued_bytes, room_bytes: share.room_bytes(Queue::Across, queued_bytes) };
+        let there = pass(now, (&mut self.inside, &mut *inside), (&mut self.across, &mut *across), room);
+        if let Ok(passed) = &there {
+            share.note_queued(Queue::Across, queued_bytes + passed.bytes);
+            if let (Some(id), Some(window)) = (inside_id, share.grow_window(passed.bytes, INSIDE_BYTES)) {
+                self.inside.set_option(now, id, ConnectionOption::ReceiveBufferBytes(window));
+            }
+        }
+        let queued_bytes = match inside_id {
+            // It takes no more, whatever there is room for.
+            Some(_) if inside.is_shut() => share.queued_bytes(Queue::Inside),
+            Some(id) => INSIDE_BYTES.saturating_sub(self.inside.send_room_bytes(id)),
+            None => 0,
         };
-        let back = pass(now, (&mut self.across, &mut *across), (&mut self.inside, &mut *inside));
+        let room = Room { queued_bytes, room_bytes: share.room_bytes(Queue::Inside, queued_bytes) };
+        let back = pass(now, (&mut self.across, &mut *across), (&mut self.inside, &mut *inside), room);
+        if let Ok(passed) = &back {
+            share.note_queued(Queue::Inside, queued_bytes + passed.bytes);
+        }
+        if [&there, &back].into_iter().flatten().any(|passed| passed.is_held) {
+            self.held.0.get_or_insert(now + TRY_AGAIN);
+            if !self.held.1.contains(&flow) {
+                self.held.1.push(flow);
+            }
+        }
         let (is_inside_gone, is_across_gone) = (inside.id().is_none(), across.id().is_none());
         let is_over = there.is_err() || back.is_err() || (inside.is_gone() && across.is_gone());
         if let Some(id) = inside_id.filter(|_| is_inside_gone) {

@@ -1,9 +1,14 @@
 //! A flow from inside and the connection that carries it: what comes on one leaves on the other.
 
-use bytes::Bytes;
 use polypath_tcp::{ConnectionId, StreamHost};
 use polypath_units::Instant;
 use polypath_wire::{FourTuple, Packet, Payload};
+
+use super::memory::Share;
+
+/// Of data in pieces that are so short, no more than so many wait: each takes memory of its own. What is kept back is joined meanwhile.
+const SHORT_BYTES: usize = 256;
+const MOST_SHORT: u32 = 256;
 
 /// How far a flow is.
 #[derive(Debug)]
@@ -32,6 +37,8 @@ pub(super) struct Side {
     is_shut: bool,
     /// It ended in order; what came before may still be here.
     is_closed: bool,
+    /// Short pieces that it was given since nothing waited for it.
+    short: u32,
 }
 
 impl Side {
@@ -53,6 +60,11 @@ impl Side {
 
     pub(super) fn mark_closed(&mut self) {
         (self.is_finished, self.is_closed) = (true, true);
+    }
+
+    /// Its peer was told that no more comes.
+    pub(super) fn is_shut(&self) -> bool {
+        self.is_shut
     }
 
     /// What came and is not passed on.
@@ -90,27 +102,58 @@ pub(super) struct Pair {
     pub(super) stage: Stage,
     pub(super) inside: Side,
     pub(super) across: Side,
+    /// What it holds of the memory that all flows share.
+    pub(super) share: Share,
 }
 
 /// The other side can't take what came.
 pub(super) struct Broken;
+
+/// How much was passed on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Passed {
+    pub(super) bytes: u64,
+    /// There is more, which has to wait for memory.
+    pub(super) is_held: bool,
+}
+
+/// What waits for a side, and how much more may.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) queued_bytes: u64,
+    pub(super) room_bytes: u64,
+}
 
 /// Passes on what came on one side, as far as the other has room.
 pub(super) fn pass<F: StreamHost, T: StreamHost>(
     now: Instant,
     (from_host, from): (&mut F, &mut Side),
     (to_host, to): (&mut T, &mut Side),
-) -> Result<(), Broken> {
+    room: Room,
+) -> Result<Passed, Broken> {
+    let mut passed = Passed::default();
     if to.id.is_none() && !to.is_gone() {
-        return Ok(());
+        return Ok(passed);
+    }
+    if room.queued_bytes == 0 {
+        to.short = 0;
     }
     loop {
         while let Some(slice) = from.pending.slices().first() {
-            let (slice, len) = (Bytes::clone(slice), slice.len());
+            let len = slice.len();
+            let room_bytes = room.room_bytes.saturating_sub(passed.bytes);
+            passed.is_held = room_bytes == 0 || len < SHORT_BYTES && to.short >= MOST_SHORT;
+            if passed.is_held {
+                return Ok(passed);
+            }
+            to.short += u32::from(len < SHORT_BYTES);
+            let slice = slice.slice(..len.min(usize::try_from(room_bytes).unwrap_or(usize::MAX)));
+            let given = slice.len();
             let taken = to_host.send(to.id.ok_or(Broken)?, slice).map_err(|_| Broken)?;
+            passed.bytes += taken as u64;
             from.pending.advance(taken);
-            if taken < len {
-                return Ok(());
+            if taken < given {
+                return Ok(passed);
             }
         }
         match from.id.and_then(|id| from_host.recv(id)) {
@@ -126,5 +169,5 @@ pub(super) fn pass<F: StreamHost, T: StreamHost>(
     {
         from_host.release(now, id);
     }
-    Ok(())
+    Ok(passed)
 }

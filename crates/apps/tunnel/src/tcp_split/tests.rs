@@ -21,10 +21,24 @@ struct World {
     carried: [u32; 2],
     cut: [bool; 2],
     owned: bool,
+    /// Of 256 segments between the ends, so many are lost.
+    lost: u8,
+    random: u32,
+    /// Hosts that neither hear nor say anything.
+    are_gone: [bool; 2],
+}
+
+/// An end with bounds of its own.
+fn end(seed: u8, config: TcpSplitConfig) -> TcpSplit {
+    TcpSplit::new(1_400, [seed; 32], SplitMemory::new(config))
 }
 
 impl World {
     fn new() -> Self {
+        Self::bounded(TcpSplitConfig::default())
+    }
+
+    fn bounded(split: TcpSplitConfig) -> Self {
         // Ports are free again at once.
         let config = || HostConfig { max_time_wait: 0, ..HostConfig::default() };
         let mut server = Host::new(config(), 2);
@@ -32,11 +46,14 @@ impl World {
         let mut world = Self {
             now: Instant::from_secs(1),
             hosts: [Host::new(config(), 1), server],
-            ends: [3, 4].map(|seed| TcpSplit::new(1_400, [seed; 32])),
+            ends: [3, 4].map(|seed| end(seed, split)),
             flying: Vec::new(),
             carried: [0; 2],
             cut: [false; 2],
             owned: true,
+            lost: 0,
+            random: 1,
+            are_gone: [false; 2],
         };
         for end in &mut world.ends {
             end.set_paths(world.now, &paths(&[0, 1]), 1_400);
@@ -57,13 +74,13 @@ impl World {
             }
             while let Some(packet) = self.hosts[at].poll_transmit(now) {
                 // Aggregates are for drivers that cut them.
-                for packet in packet.segments() {
+                for packet in packet.segments().filter(|_| !self.are_gone[at]) {
                     let mut bytes = Vec::new();
                     packet.emit(&mut bytes);
                     let packet = Packet::parse_with(bytes.clone().into(), Checksums::Verify).unwrap();
                     let flow = packet.receiver_tuple().unwrap();
                     // Others go as packets do that nobody splits.
-                    if at == 0 || self.ends[at].has_flow(&flow) {
+                    if self.ends[at].has_flow(&flow) || at == 0 && self.ends[at].has_room() {
                         self.ends[at].handle_inside(now, bytes.into());
                     }
                 }
@@ -71,14 +88,17 @@ impl World {
             while let Some(carried) = self.ends[at].poll_across(now) {
                 let path = carried.path.index();
                 self.carried[path] += 1;
-                if !self.cut[path] {
+                self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                if !self.cut[path] && (self.random >> 24) as u8 >= self.lost {
                     let segment = Bytes::from(carried.frame).slice(crate::frame::DATA_HEADER_BYTES..);
                     self.flying.push((now + DELAYS[path], 1 - at, path, segment));
                 }
             }
             while let Some(bytes) = self.ends[at].poll_inside(now) {
                 let packet = Packet::parse_with(bytes.into(), Checksums::Verify).unwrap();
-                self.hosts[at].handle_packet(now, packet);
+                if !self.are_gone[at] {
+                    self.hosts[at].handle_packet(now, packet);
+                }
             }
         }
         let owned = self.owned;
@@ -282,7 +302,7 @@ fn an_end_that_begins_anew_breaks_off_what_was() {
     world.run(100);
     let server = world.accepted();
     world.send((0, client), server, 10_000);
-    world.ends[1] = TcpSplit::new(1_400, [9; 32]);
+    world.ends[1] = end(9, TcpSplitConfig::default());
     world.ends[1].set_paths(world.now, &paths(&[0, 1]), 1_400);
     let _ = world.ends[0].abandon(world.now);
     world.told(0);
@@ -301,7 +321,7 @@ fn a_host_that_only_reads_learns_that_its_end_began_anew() {
     world.run(500);
     world.told(0);
     // The client's end knows nothing any more, and the client says nothing.
-    world.ends[0] = TcpSplit::new(1_400, [9; 32]);
+    world.ends[0] = end(9, TcpSplitConfig::default());
     let questions = world.ends[1].abandon(world.now);
     world.run(10);
     // A host that is asked acknowledges what it has. So do those that have a kernel's TCP.
@@ -338,8 +358,110 @@ fn what_the_peer_can_make_us_hold_is_bounded() {
         }
     }
     assert_eq!(world.ends[1].flow_count(), 200);
-    world.ends[1].handle_timeout(world.now + OPEN_LIMIT);
+    world.ends[1].handle_timeout(world.now + Duration::from_secs(60));
     assert_eq!(world.ends[1].flow_count(), 0);
+}
+
+/// Bytes on the heap, while a world runs.
+fn most_heap_bytes(run: impl FnOnce()) -> u64 {
+    allocation_counter::measure(run).bytes_max
+}
+
+const SMALL: TcpSplitConfig = TcpSplitConfig {
+    max_bytes: 16 << 20,
+    max_flows_of_peer: 1_024,
+    open_timeout: Duration::from_secs(20),
+    idle_timeout: Duration::from_secs(30),
+};
+
+/// Clients of other ports each send much, of which the server reads nothing.
+fn stall(world: &mut World, data: &Bytes) {
+    let config = tcp::Config { receive_buffer_bytes: 32 << 10, ..tcp::Config::default() };
+    let host = HostConfig { connection: Arc::new(config), ..HostConfig::default() };
+    world.hosts[1] = Host::new(host, 2);
+    world.hosts[1].listen(SERVER, ListenConfig::default()).unwrap();
+    let clients: Vec<_> = (0..40)
+        .map(|port| {
+            let from = Endpoint::new(CLIENT.addr, 30_000 + port);
+            world.hosts[0].connect(world.now, from, SERVER).unwrap()
+        })
+        .collect();
+    for round in 0..4_000 {
+        // Paths that were good and are not any more leave most behind.
+        world.lost = if round < 2_000 { 0 } else { 77 };
+        for &client in &clients {
+            let _ = world.hosts[0].send(client, data.clone());
+        }
+        world.step();
+    }
+}
+
+#[test]
+fn flows_that_stall_on_bad_paths_hold_no_more_than_the_bound() {
+    // The clients send what is theirs, and is here once.
+    let data = Bytes::from(vec![7; 1 << 20]);
+    let heap = most_heap_bytes(|| {
+        let mut world = World::bounded(SMALL);
+        stall(&mut world, &data);
+        let flows = [0, 1].map(|at| world.ends[at].flow_count());
+        assert!(flows.iter().all(|flows| (10..=25).contains(flows)), "{flows:?}");
+        assert!(world.ends.iter().all(|end| end.memory.taken_bytes() <= SMALL.max_bytes));
+    });
+    // Both ends' data, with what surrounds it, and the hosts' own.
+    assert!(heap < 48 << 20, "{heap}");
+}
+
+#[test]
+fn single_bytes_hold_no_more_than_they_are() {
+    let data = Bytes::from(vec![7; 1]);
+    let heap = most_heap_bytes(|| {
+        let mut world = World::bounded(SMALL);
+        stall(&mut world, &data);
+    });
+    assert!(heap < 48 << 20, "{heap}");
+}
+
+#[test]
+fn flows_whose_hosts_vanish_end() {
+    let mut world = World::bounded(SMALL);
+    stall(&mut world, &Bytes::from(vec![7; 10_000]));
+    let opened = world.ends[0].flow_count();
+    assert!(opened >= 10, "{opened}");
+    (world.are_gone, world.lost) = ([true; 2], 0);
+    // A host that has data to acknowledge is given longer than one that is asked whether it lives.
+    for _ in 0..700 {
+        world.step();
+        world.now += Duration::from_secs(1);
+    }
+    let left = [0, 1].map(|at| world.ends[at].flow_count());
+    assert_eq!(left, [0, 0], "of {opened}");
+    assert!(world.ends.iter().all(|end| end.memory.taken_bytes() == 0));
+    for end in &world.ends {
+        let left = (end.inside.population(), end.across.population());
+        assert!(end.is_over(world.now + KEPT_IDLE), "{:?} {left:?}", end.over_at);
+    }
+}
+
+#[test]
+fn syns_to_hosts_that_never_answer_leave_room_for_others() {
+    let mut world = World::bounded(TcpSplitConfig { max_bytes: 1 << 30, ..SMALL });
+    world.are_gone[1] = true;
+    let heap = most_heap_bytes(|| {
+        for port in 0..4_000 {
+            let from = Endpoint::new(CLIENT.addr, 10_000 + port);
+            world.hosts[0].connect(world.now, from, SERVER).unwrap();
+        }
+        world.run(3_000);
+    });
+    let flows = [0, 1].map(|at| world.ends[at].flow_count());
+    assert!(flows.iter().all(|&flows| (200..=256).contains(&flows)), "{flows:?}");
+    // The client's own 4000 connections are among it.
+    assert!(heap < 48 << 20, "{heap}");
+    world.are_gone = [true; 2];
+    world.now += SMALL.open_timeout;
+    world.run(100);
+    assert_eq!([0, 1].map(|at| world.ends[at].flow_count()), [0, 0]);
+    assert!(world.ends[1].has_room());
 }
 
 fn paths(numbers: &[usize]) -> Vec<SplitPath> {
