@@ -48,6 +48,8 @@ pub(super) struct Budgets {
     daily: Daily,
     while_running: BTreeMap<String, u64>,
     is_changed: bool,
+    /// Since when the clock says an earlier day than the file, in seconds since 1970.
+    behind_since_s: Option<u64>,
 }
 
 /// As it is on file.
@@ -80,9 +82,17 @@ impl Budgets {
         Ok(budgets)
     }
 
-    /// A new day has new budgets.
+    /// A new day has new budgets, and an earlier one has not: many a computer begins with a clock that is wrong. One that stays
+    /// behind for a day is believed.
     pub(super) fn begin_day(&mut self, now_s: u64) {
         let day = now_s / DAY_S;
+        if day < self.daily.day {
+            let since_s = *self.behind_since_s.get_or_insert(now_s);
+            if now_s < since_s.saturating_add(DAY_S) {
+                return;
+            }
+        }
+        self.behind_since_s = None;
         if self.daily.day != day {
             // Without anything to forget, nothing is written: a tunnel without budgets leaves no file.
             self.is_changed |= !self.daily.used_bytes.is_empty();
@@ -151,6 +161,15 @@ mod tests {
         };
         assert_eq!(used(noon + 60), [7, 0]);
         assert_eq!(used(noon + DAY_S), [0, 0]);
+        // A clock that is behind brings no new budget, neither then nor when it is set.
+        assert_eq!(used(60), [7, 0]);
+        let mut behind = Budgets::load_from(place.clone(), 60).unwrap();
+        behind.begin_day(noon);
+        assert_eq!(behind.used_bytes(&budget(true)), 7);
+        for (now_s, left) in [(60, 7), (DAY_S + 59, 7), (DAY_S + 60, 0)] {
+            behind.begin_day(now_s);
+            assert_eq!(behind.used_bytes(&budget(true)), left);
+        }
         budgets.begin_day(noon + DAY_S);
         assert_eq!([true, false].map(|is_daily| budgets.used_bytes(&budget(is_daily))), [0, 7]);
     }

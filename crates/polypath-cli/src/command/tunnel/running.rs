@@ -37,6 +37,8 @@ pub(super) struct State {
     pub(super) budgets: Budgets,
     /// Interfaces whose budgets are spent, as was told.
     spent: BTreeSet<String>,
+    /// Whether what has gone of budgets could not be kept the last time.
+    keeps_nothing: bool,
     /// What was told of packets that are pinned to a path.
     pinned: pinned::Told,
 }
@@ -81,6 +83,7 @@ impl Running {
             follower: Follower::default(),
             budgets,
             spent: BTreeSet::new(),
+            keeps_nothing: false,
             pinned: pinned::Told::default(),
         });
         let file = std::path::absolute(file).map_err(Failure::run)?;
@@ -166,8 +169,13 @@ impl State {
     /// Looks at what has gone over the interfaces, and at who is silent.
     pub(super) fn look(&mut self, driver: &mut Driver) -> Seen {
         let mut seen = Seen::default();
-        if let Err(error) = self.count(driver) {
-            seen.told.push(not_kept(&error));
+        // Told once, and once it is over.
+        let kept = self.count(driver);
+        let kept_nothing = std::mem::replace(&mut self.keeps_nothing, kept.is_err());
+        match kept {
+            Err(error) if !kept_nothing => seen.told.push(not_kept(&error)),
+            Ok(()) if kept_nothing => seen.told.push("what has gone of budgets is kept again".into()),
+            _ => {}
         }
         self.look_at_budgets(&mut seen);
         self.look_at_pinned(driver, &mut seen);
