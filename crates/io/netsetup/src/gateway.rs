@@ -266,6 +266,52 @@ pub(super) fn left(
     Ok(dead.map(|(_, content)| content.process.pid).collect())
 }
 
+/// Where it stands what a process that died has set up to forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatewayLeft {
+    /// In the calling thread's network namespace: [`clear`](crate::clear) takes it down.
+    Here,
+    /// In another one, if that is still there: only who is there can take it down.
+    Elsewhere,
+}
+
+/// What a process that died has left for this device.
+///
+/// # Errors
+/// If the records can't be read.
+pub fn gateway_left(device: &str) -> io::Result<Option<GatewayLeft>> {
+    left_of(&polypath_system::runtime_directory()?, device)
+}
+
+pub(super) fn left_of(directory: &Path, device: &str) -> io::Result<Option<GatewayLeft>> {
+    let here = place(directory, device)?;
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        entries => entries.map_err(|error| record::at(directory, error))?,
+    };
+    let mut left = None;
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let is_of_device = name.to_str().is_some_and(|name| {
+            let rest = name.strip_prefix("gateway-").and_then(|rest| rest.strip_suffix(".json"));
+            rest.and_then(|rest| rest.split_once('-')).is_some_and(|(_, of)| of == device)
+        });
+        if !is_of_device {
+            continue;
+        }
+        let Some(text) = record::read(&entry.path())? else { continue };
+        let content = serde_json::from_str::<Content>(&text).ok();
+        if content.is_none_or(|content| content.process.is_alive()) {
+            continue;
+        }
+        if entry.path() == here {
+            return Ok(Some(GatewayLeft::Here));
+        }
+        left = Some(GatewayLeft::Elsewhere);
+    }
+    Ok(left)
+}
+
 /// Takes down what forwarded for a tunnel whose process died. Variables are put back before.
 pub(super) fn clear(directory: &Path) -> io::Result<()> {
     let _lock = record::lock_directory(directory)?;

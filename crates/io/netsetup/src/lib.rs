@@ -36,7 +36,7 @@ pub(crate) use action::Action;
 use action::is_router;
 use away::Away;
 pub use error::SetupError;
-pub use gateway::{Gateway, GatewayOptions};
+pub use gateway::{Gateway, GatewayLeft, GatewayOptions, gateway_left};
 use guardian::Guardian;
 pub(crate) use guardian::{LeftBehind, left_behind};
 pub use guardian::{clear, guard, guard_detached, left_by};

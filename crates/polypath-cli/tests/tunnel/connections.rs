@@ -169,8 +169,16 @@ fn a_lan_reaches_the_internet_through_both_ends_and_on_after_a_kill() {
     calling.kill();
     serving.kill();
     assert!(host(laptop).contains("polypath-tunnel-polypath-vpn"), "{}", host(laptop));
+    // From elsewhere nothing of it can be reached, and nobody is told that it could.
+    let elsewhere = server.run(|| command(hosts.laptop.path(), "polypath tunnel down polypath-vpn").output());
+    let said = elsewhere.expect("the namespace").expect("it starts");
+    assert!(
+        !said.status.success()
+            && String::from_utf8_lossy(&said.stderr).contains("in another network namespace"),
+        "{said:?}"
+    );
     for (namespace, folder) in [(laptop, &hosts.laptop), (server, &hosts.server)] {
-        let down = namespace.run(|| command(folder.path(), "polypath tunnel down").output());
+        let down = namespace.run(|| command(folder.path(), "polypath tunnel down polypath-vpn").output());
         let said = down.expect("the namespace").expect("it starts");
         assert!(String::from_utf8_lossy(&said.stderr).contains("had been killed"), "{said:?}");
     }

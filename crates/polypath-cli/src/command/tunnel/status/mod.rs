@@ -6,6 +6,7 @@ mod words;
 use std::sync::Arc;
 use std::time::Duration as SystemDuration;
 
+use polypath_netsetup::{GatewayLeft, gateway_left};
 use polypath_tunnel::driver::{Driver, Handle};
 
 use super::super::engine::clear_leftovers;
@@ -96,12 +97,19 @@ pub(super) fn down(name: Option<&str>) -> Result<(), Failure> {
     if TUNNELS.ask(name, Question::Down.word()).map_err(Failure::run)?.is_some() {
         return TUNNELS.wait_for_end(name, SystemDuration::ZERO);
     }
-    if !running.iter().any(|left| left == name) {
+    // Its socket may be gone already: whatever begins on this host removes those of the dead.
+    let has_socket = running.iter().any(|left| left == name);
+    if !has_socket && gateway_left(name).map_err(Failure::run)?.is_none() {
         return Err(TUNNELS.missing(name));
     }
     // It was killed: what it left is taken down, and its socket last.
     clear_leftovers();
     TUNNELS.remove(name).map_err(Failure::run)?;
+    if gateway_left(name).map_err(Failure::run)? == Some(GatewayLeft::Elsewhere) {
+        return Err(Failure::Run(format!(
+            "{name} had been killed in another network namespace, and what it set up there stays: expected `polypath tunnel down {name}` in that one"
+        )));
+    }
     complain(&format!("{name} had been killed; what it left is taken down"));
     Ok(())
 }
