@@ -8,7 +8,7 @@ use crate::noise::{
     COOKIE_REPLY_BYTES, Handshake, INITIATION_BYTES, Index, Macs, RESPONSE_BYTES, Timestamp, cookie_from,
     receive_initiation,
 };
-use crate::peer::{PathEnds, Session};
+use crate::peer::{Direction, PathEnds, Session};
 
 /// Answers to strangers that wait to leave.
 const MOST_ANSWERS: usize = 1_024;
@@ -53,10 +53,11 @@ impl Engine {
         );
         let jitter = Duration::from_millis(u64::from(jitter));
         let persists = peer.has_links();
+        let unanswered = peer.sessions.attempts();
         if let Some(before) = peer.sessions.handle_begun(now, handshake, jitter, persists) {
             self.by_index.remove(&before.to_bytes());
         }
-        for ends in peer.all_ends() {
+        for ends in peer.places(unanswered) {
             peer.push_ready(ends, message.to_vec());
         }
     }
@@ -81,6 +82,10 @@ impl Engine {
         };
         let index = self.new_index(id);
         let Some(peer) = self.peers[id.index()].as_mut() else { return };
+        if !peer.answers_at(from) {
+            self.by_index.remove(&index.to_bytes());
+            return;
+        }
         // One that came before, or is not newer, is a replay.
         if peer.last_timestamp.is_some_and(|last| received.timestamp <= last) {
             self.counts.replayed_handshakes += 1;
@@ -88,6 +93,7 @@ impl Engine {
             return;
         }
         peer.last_timestamp = Some(received.timestamp);
+        peer.count_plain(from, Direction::Received, INITIATION_BYTES);
         let Some((transport, response)) = received.respond(&peer.preshared, &peer.macs, index) else {
             self.by_index.remove(&index.to_bytes());
             return;
@@ -121,6 +127,7 @@ impl Engine {
             self.counts.refused_handshakes += 1;
             return;
         };
+        peer.count_plain(from, Direction::Received, RESPONSE_BYTES);
         peer.set_plain_ends(from);
         let forgotten = peer.sessions.handle_answered(Session::new(now, local, transport, true));
         if let Some(forgotten) = forgotten {

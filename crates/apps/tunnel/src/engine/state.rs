@@ -134,8 +134,8 @@ impl Engine {
     /// The path of ours is for something else than before. The peer is told.
     pub fn set_path_settings(&mut self, now: Instant, peer: PeerId, path: PathId, settings: PathSettings) {
         self.touch(peer);
-        if let Some(link) = self.peer_mut(peer).and_then(|peer| peer.link_mut(path)) {
-            link.set_settings(now, settings);
+        if let Some(peer) = self.peer_mut(peer) {
+            peer.set_link_settings(now, path, settings);
         }
     }
 

@@ -112,8 +112,8 @@ impl Engine {
                 min_rtt: link.sender.min_rtt(),
                 rate: link.sender.pacing_rate(),
                 in_flight_bytes: link.sender.in_flight_bytes(),
-                sent: link.sender.counts(),
-                received: link.receiver.received(),
+                sent: link.sent(),
+                received: link.received(),
                 silent_for: link.last_received_at().map(|at| now.since(at)),
             })
         });

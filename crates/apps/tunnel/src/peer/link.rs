@@ -41,6 +41,13 @@ pub(crate) struct PathEnds {
     pub(crate) remote: SocketAddr,
 }
 
+/// Which way a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Sent,
+    Received,
+}
+
 /// A question that waits for its answer.
 #[derive(Clone, Copy, Debug)]
 struct Challenge {
@@ -88,6 +95,9 @@ pub(crate) struct Link {
     own: VecDeque<Box<[u8]>>,
     last_received_at: Option<Instant>,
     time_at: Option<Instant>,
+    /// Datagrams and bytes in WireGuard's own form, sent and received.
+    plain_sent: (u64, u64),
+    plain_received: (u64, u64),
 }
 
 impl Link {
@@ -119,6 +129,8 @@ impl Link {
             own: VecDeque::new(),
             last_received_at: None,
             time_at: None,
+            plain_sent: (0, 0),
+            plain_received: (0, 0),
         }
     }
 
@@ -384,6 +396,28 @@ impl Link {
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn held_items(&self) -> usize {
         self.own.len() + self.challenges.len() + self.sender.held_packets()
+    }
+
+    /// A datagram in WireGuard's own form left, or came.
+    pub(super) fn count_plain(&mut self, direction: Direction, len_bytes: usize) {
+        let (datagrams, bytes) = match direction {
+            Direction::Sent => &mut self.plain_sent,
+            Direction::Received => &mut self.plain_received,
+        };
+        *datagrams += 1;
+        *bytes += len_bytes as u64;
+    }
+
+    /// Datagrams and bytes sent, of whatever form, and datagrams that were lost.
+    pub(crate) fn sent(&self) -> (u64, u64, u64) {
+        let (datagrams, bytes, lost) = self.sender.counts();
+        (datagrams + self.plain_sent.0, bytes + self.plain_sent.1, lost)
+    }
+
+    /// Datagrams and bytes that came, of whatever form.
+    pub(crate) fn received(&self) -> (u64, u64) {
+        let (datagrams, bytes) = self.receiver.received();
+        (datagrams + self.plain_received.0, bytes + self.plain_received.1)
     }
 
     pub(crate) fn last_received_at(&self) -> Option<Instant> {

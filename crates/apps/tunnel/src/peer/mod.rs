@@ -5,6 +5,7 @@ mod counts;
 mod departure;
 mod link;
 mod path_bits;
+mod places;
 mod protect;
 mod receive;
 mod schedule;
@@ -16,7 +17,7 @@ mod transmit;
 mod weighed;
 
 pub use counts::PeerCounts;
-pub(crate) use link::PathEnds;
+pub(crate) use link::{Direction, PathEnds};
 pub(crate) use receive::Source;
 pub(crate) use sessions::Session;
 pub(crate) use state::{Peer, PeerSecrets, Shared};

@@ -262,7 +262,7 @@ mod tests {
         // The hello of a version without them, which began just now.
         let id = two.ends[1].peer_ids().next().unwrap();
         two.ends[1].send_plain(id, &[0xf0, 1, 9, 9, 9, 9, 9, 9, 9, 9, 0]);
-        let ends = two.peer(1).all_ends()[0];
+        let ends = two.peer(1).places(0)[0];
         two.peer(1).set_plain_ends(ends);
         (0..2).for_each(|_| two.run(Duration::from_millis(5), |_| true));
         assert!(two.peer(0).peer_flags & TAKES_FEC == 0 && two.peer(0).fec_sender.is_none());

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use polypath_units::{Duration, Instant};
 use polypath_wire::Packet;
 
-use super::link::{Link, PathEnds};
+use super::link::{Direction, Link, PathEnds};
 use super::state::Peer;
 use crate::allowed_ips::AllowedIps;
 use crate::engine::PeerId;
@@ -242,6 +242,7 @@ impl Peer {
         source: &Source<'_>,
         deliver: &mut dyn FnMut(&[u8]),
     ) -> Option<Index> {
+        let len_bytes = datagram.len();
         let session = self.sessions.by_local(local)?;
         if session.is_over(now) {
             return None;
@@ -266,7 +267,8 @@ impl Peer {
             }
         }
         let forgotten = self.sessions.handle_authentic(local);
-        self.plain_ends = Some(from);
+        self.count_plain(from, Direction::Received, len_bytes);
+        self.note_plain_ends(from);
         self.plain_unanswered_since = None;
         if let Some((instance, flags)) = hello {
             // Of keys that were replaced since, it tells of a process that may be gone.

@@ -20,6 +20,9 @@ const MOST_PACKETS: u64 = 1 << 31;
 const HELLO_AGAIN: Duration = Duration::from_millis(250);
 /// Then the peer is taken for a stock WireGuard.
 const MOST_HELLOS: u32 = 8;
+/// It is still asked now and then, as all of them may have been lost: after so long, and twice as long each time, but for a peer that has
+/// said hello before.
+const HELLO_LATER: Duration = Duration::from_secs(4);
 
 /// Keys, and what is known of who has them.
 pub(crate) struct Session {
@@ -64,17 +67,18 @@ impl Session {
 
     /// The peer may yet say hello.
     pub(crate) fn is_asking(&self) -> bool {
-        !self.knows_paths && self.hello_at.is_some()
+        !self.knows_paths && self.hello_at.is_some() && self.hellos < MOST_HELLOS
     }
 
-    /// Whether a hello is to be sent now.
-    pub(crate) fn takes_hello(&mut self, now: Instant) -> bool {
-        if self.hello_at.is_none_or(|at| at > now) {
-            return false;
-        }
+    /// If a hello is to be sent now: how many were not answered. `is_known`: the peer has said hello before, with other keys.
+    pub(crate) fn take_hello(&mut self, now: Instant, is_known: bool) -> Option<u32> {
+        self.hello_at.filter(|&at| at <= now)?;
+        let unanswered = self.hellos;
         self.hellos += 1;
-        self.hello_at = (self.hellos < MOST_HELLOS && !self.knows_paths).then(|| now + HELLO_AGAIN);
-        true
+        let later = self.hellos.checked_sub(MOST_HELLOS).map(|times| if is_known { 0 } else { times.min(8) });
+        let wait = later.map_or(HELLO_AGAIN, |times| HELLO_LATER * (1 << times));
+        self.hello_at = (!self.knows_paths).then(|| now + wait);
+        Some(unanswered)
     }
 
     /// We answer a hello, now.
@@ -125,6 +129,11 @@ impl Sessions {
         self.attempts += 1;
         self.begin_at = (persists || self.attempts < MOST_ATTEMPTS).then(|| now + timeout + jitter);
         self.handshake.replace(handshake).map(|before| before.local())
+    }
+
+    /// Handshakes in a row that were not answered.
+    pub(crate) fn attempts(&self) -> u32 {
+        self.attempts
     }
 
     pub(crate) fn handshake_mut(&mut self) -> Option<&mut Handshake> {

@@ -223,6 +223,9 @@ impl Peer {
     pub(crate) fn remove_link(&mut self, now: Instant, path: PathId) {
         if let Some(mut link) = self.links[path.index()].take() {
             self.again.extend(link.sender.give_up(now));
+            if self.instance.is_none() && self.plain_ends.take_if(|ends| *ends == link.ends()).is_some() {
+                self.sessions.want_handshake(now);
+            }
         }
     }
 
@@ -234,10 +237,14 @@ impl Peer {
             self.counts.dropped += link.drop_own();
             self.again.extend(link.sender.give_up(now));
         }
-        // A stock peer answers to where it last heard from us: it has to hear from elsewhere.
-        if !is_up && self.instance.is_none() && self.plain_ends.is_some() {
-            self.sessions.want_handshake(now);
-        }
+        self.follow_ranks(now);
+    }
+
+    /// The path of ours is for something else than before.
+    pub(crate) fn set_link_settings(&mut self, now: Instant, path: PathId, settings: PathSettings) {
+        let Some(link) = self.links[path.index()].as_deref_mut() else { return };
+        link.set_settings(now, settings);
+        self.follow_ranks(now);
     }
 
     /// Paths that may carry data. A backup only if no better one is there.
@@ -497,10 +504,6 @@ impl Peer {
         &self.resequencer
     }
 
-    pub(crate) fn plain_ends(&self) -> Option<PathEnds> {
-        self.plain_ends
-    }
-
     /// The peer speaks of paths.
     pub(crate) fn knows_paths(&self) -> bool {
         self.instance.is_some()
@@ -510,31 +513,6 @@ impl Peer {
     pub(crate) fn waiting_bytes(&self) -> usize {
         let head = self.head.as_ref().map_or(0, |(_, frame)| frame.len());
         self.waiting.bytes() + self.again.bytes() + head
-    }
-
-    /// A datagram to send as it is.
-    pub(crate) fn push_ready(&mut self, ends: PathEnds, datagram: Vec<u8>) {
-        self.ready.push_back((ends, datagram));
-    }
-
-    /// All places where the peer may be: one datagram each.
-    pub(crate) fn all_ends(&self) -> Vec<PathEnds> {
-        let mut ends: Vec<_> = self
-            .links
-            .iter()
-            .flatten()
-            .filter(|link| link.is_up() && (link.is_ours() || link.is_believed()))
-            .map(|link| link.ends())
-            .collect();
-        if ends.is_empty() {
-            ends.extend(self.plain_ends);
-        }
-        ends
-    }
-
-    /// Where the handshake, or plain data, came from.
-    pub(crate) fn set_plain_ends(&mut self, ends: PathEnds) {
-        self.plain_ends = Some(ends);
     }
 
     pub(super) fn transmit(ends: PathEnds, len_bytes: usize) -> Transmit {

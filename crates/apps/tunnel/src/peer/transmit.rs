@@ -3,7 +3,7 @@
 use polypath_units::Instant;
 
 use super::departure::{Departure, datagram_bytes, is_marked};
-use super::link::PathEnds;
+use super::link::{Direction, PathEnds};
 use super::schedule;
 use super::state::{Peer, take_number};
 use super::tcp_split::begins_split;
@@ -42,17 +42,19 @@ impl Peer {
 
     /// A hello goes to each place where the peer may be: the path of the handshake may have gone since. The first one counts.
     fn poll_hello(&mut self, now: Instant) {
-        let instance = self.secrets.instance;
-        let mut ends = self.all_ends();
-        ends.extend(self.plain_ends.filter(|plain| !ends.contains(plain)));
+        let is_known = self.instance.is_some();
         let Some(session) = self.sessions.current(now) else { return };
-        if session.takes_hello(now) {
-            let mut contents = Vec::new();
-            let splits = if self.shared.split_memory.is_some() { SPLITS_TCP } else { 0 };
-            let flags = TAKES_FEC | splits | if self.shared.has_fast_aes { TAKES_AES } else { 0 };
-            Frame::Hello { instance, flags }.write(&mut contents);
-            let datagram = plain_datagram(&contents, |datagram| session.transport.seal_plain(datagram));
-            self.ready.extend(ends.into_iter().map(|ends| (ends, datagram.clone())));
+        let Some(unanswered) = session.take_hello(now, is_known) else { return };
+        let mut contents = Vec::new();
+        let splits = if self.shared.split_memory.is_some() { SPLITS_TCP } else { 0 };
+        let flags = TAKES_FEC | splits | if self.shared.has_fast_aes { TAKES_AES } else { 0 };
+        Frame::Hello { instance: self.secrets.instance, flags }.write(&mut contents);
+        let datagram = plain_datagram(&contents, |datagram| session.transport.seal_plain(datagram));
+        // To backups only if it is no stock peer that leaves hellos unanswered.
+        let mut places = self.places(if is_known { unanswered } else { 0 });
+        places.extend(self.plain_ends().filter(|plain| !places.contains(plain)));
+        for ends in places {
+            self.push_ready(ends, datagram.clone());
         }
     }
 
@@ -110,10 +112,10 @@ impl Peer {
 
     /// Packets for a peer without paths.
     fn poll_plain(&mut self, now: Instant, into: &mut Vec<u8>) -> Option<Transmit> {
-        let ends = self.plain_ends?;
         if self.plain.is_empty() {
             return None;
         }
+        let ends = self.plain_ends()?;
         let session = self.sessions.current(now)?;
         // A flow that is to be split can't begin otherwise.
         let may_be_split = session.is_asking() && !self.was_stock;
@@ -130,6 +132,7 @@ impl Peer {
             self.plain_unanswered_since.get_or_insert(now);
         }
         self.counts.sent += u64::from(!packet.is_empty());
+        self.count_plain(ends, Direction::Sent, datagram.len());
         into.extend_from_slice(&datagram);
         Some(Self::transmit(ends, datagram.len()))
     }
