@@ -17,4 +17,6 @@ pub struct Transmit {
     pub len_bytes: usize,
     /// Length of each but the last, which may be shorter; `None` if it is one.
     pub segment_bytes: Option<usize>,
+    /// The network may cut it: nobody finds out how long datagrams to a stock WireGuard may be, which sends so itself.
+    pub may_fragment: bool,
 }

@@ -3,7 +3,7 @@
 mod network;
 
 use network::{Network, PathConfig, numbers, packet};
-use polypath_tunnel::{PathSettings, PeerStatus};
+use polypath_tunnel::{PACKET_ROOM_BYTES, PathSettings, PeerStatus};
 use polypath_units::{Duration, Instant};
 
 /// Length of a hello, which a stock WireGuard drops.
@@ -114,6 +114,20 @@ fn a_closed_path_carries_nothing_at_all() {
     assert_eq!(sent, []);
     let counts = status(&network).counts;
     assert!(counts.dropped > 0, "{counts:?}");
+}
+
+#[test]
+fn what_may_be_too_long_for_a_path_may_be_cut() {
+    let mut network = network();
+    network.run_until(Instant::from_secs(5));
+    for (len_bytes, may_fragment) in [(600, false), (1_400, true)] {
+        let mut frame = vec![0; PACKET_ROOM_BYTES];
+        frame.extend(packet(1, 2, 4_000, 1, len_bytes));
+        network.ends[0].handle_packet(network.now, frame.into());
+        let mut datagram = Vec::new();
+        let transmit = network.ends[0].poll_transmit(network.now, &mut datagram).unwrap();
+        assert_eq!((transmit.may_fragment, datagram[0]), (may_fragment, 4), "{len_bytes}");
+    }
 }
 
 #[test]

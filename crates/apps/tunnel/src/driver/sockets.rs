@@ -26,6 +26,27 @@ struct Bound {
     state: UdpSocketState,
     is_of_interface: bool,
     is_v4: bool,
+    /// The network may cut what it sends now.
+    may_fragment: bool,
+}
+
+impl Bound {
+    /// Whether the network may cut what is sent from now on.
+    fn set_may_fragment(&mut self, may_fragment: bool) {
+        use rustix::net::sockopt::{self, set_ip_mtu_discover, set_ipv6_mtu_discover};
+        use sockopt::{Ipv4PathMtuDiscovery as V4, Ipv6PathMtuDiscovery as V6};
+        if self.may_fragment == may_fragment {
+            return;
+        }
+        self.may_fragment = may_fragment;
+        // A system that refuses leaves it as it was, which is no worse.
+        let _ = match (self.is_v4, may_fragment) {
+            (true, true) => set_ip_mtu_discover(&self.socket, V4::DONT),
+            (true, false) => set_ip_mtu_discover(&self.socket, V4::PROBE),
+            (false, true) => set_ipv6_mtu_discover(&self.socket, V6::DONT),
+            (false, false) => set_ipv6_mtu_discover(&self.socket, V6::PROBE),
+        };
+    }
 }
 
 /// Where the engine sends from: a socket, and the own address if it has several.
@@ -80,7 +101,8 @@ impl Sockets {
             .bind(&SocketAddr::new(any, port).into())
             .map_err(|error| in_context(format!("can't use UDP port {port}"), error))?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        let bound = Bound { socket, state, is_of_interface: interface.is_some(), is_v4 };
+        let is_of_interface = interface.is_some();
+        let bound = Bound { socket, state, is_of_interface, is_v4, may_fragment: false };
         let at = self.sockets.iter().position(Option::is_none).unwrap_or(self.sockets.len());
         if at == self.sockets.len() {
             self.sockets.push(None);
@@ -142,10 +164,11 @@ impl Sockets {
 
     pub(super) fn send(&mut self, transmit: &Transmit, contents: &[u8]) {
         let Some(local) = self.locals.get(usize::from(transmit.local.0)) else { return };
-        let Some(bound) = &self.sockets[local.socket] else { return };
+        let Some(bound) = &mut self.sockets[local.socket] else { return };
         if bound.is_v4 != transmit.remote.is_ipv4() {
             return;
         }
+        bound.set_may_fragment(transmit.may_fragment);
         let send = |contents: &[u8], segment_size: Option<usize>| {
             let datagrams = quinn_udp::Transmit {
                 destination: transmit.remote,

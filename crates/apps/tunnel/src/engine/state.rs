@@ -258,7 +258,8 @@ impl Engine {
         if let Some((ends, datagram)) = self.answers.pop_front() {
             into.extend_from_slice(&datagram);
             let (local, remote) = (ends.local, ends.remote);
-            return Some(Transmit { local, remote, len_bytes: datagram.len(), segment_bytes: None });
+            let (len_bytes, segment_bytes) = (datagram.len(), None);
+            return Some(Transmit { local, remote, len_bytes, segment_bytes, may_fragment: false });
         }
         while let Some(&id) = self.ready.front() {
             self.begin_handshake(now, id);

@@ -14,7 +14,7 @@ mod standing_queue;
 
 pub(crate) use delay::OneWayDelay;
 pub(crate) use loss::LossRate;
-pub(crate) use mtu::PathMtu;
+pub(crate) use mtu::{BASE_BYTES, PathMtu};
 pub(crate) use receiver::PathReceiver;
 pub(crate) use sender::{PathSender, Tracking};
 pub use settings::PathSettings;

@@ -516,7 +516,8 @@ impl Peer {
     }
 
     pub(super) fn transmit(ends: PathEnds, len_bytes: usize) -> Transmit {
-        Transmit { local: ends.local, remote: ends.remote, len_bytes, segment_bytes: None }
+        let (local, remote) = (ends.local, ends.remote);
+        Transmit { local, remote, len_bytes, segment_bytes: None, may_fragment: false }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::frame::{
     TAKES_FEC,
 };
 use crate::noise::{PATH_HEADER_BYTES, PLAIN_HEADER_BYTES, PathId, TAG_BYTES};
-use crate::path::Tracking;
+use crate::path::{BASE_BYTES, Tracking};
 use crate::tcp_split::only_acknowledges;
 use crate::transmit::Transmit;
 
@@ -134,7 +134,9 @@ impl Peer {
         self.counts.sent += u64::from(!packet.is_empty());
         self.count_plain(ends, Direction::Sent, datagram.len());
         into.extend_from_slice(&datagram);
-        Some(Self::transmit(ends, datagram.len()))
+        // Shorter ones fit everywhere, and leave the driver's socket as it is.
+        let may_fragment = datagram.len() > BASE_BYTES;
+        Some(Transmit { may_fragment, ..Self::transmit(ends, datagram.len()) })
     }
 
     /// Data for one path, as much as may leave at once and has one length.
