@@ -12,7 +12,7 @@ use crate::offload::{Coalescer, Segmenter, VNET_HEADER_BYTES};
 
 /// The longest frame: a packet of 64 KB behind its header.
 const MOST_FRAME_BYTES: usize = VNET_HEADER_BYTES + (1 << 16);
-/// More than so much is written before more datagrams are read.
+/// Of packets for the device, no more than so much waits.
 const MOST_PENDING_BYTES: usize = 1 << 18;
 
 /// A TUN device, whose frames are cut into packets and joined of them.
@@ -26,6 +26,8 @@ pub(super) struct Device {
     /// Packets that the kernel did not take.
     unwritten: u64,
     malformed_frames: u64,
+    /// Why the device could not be written to, before the next flush.
+    failed: io::Result<()>,
 }
 
 impl Device {
@@ -39,6 +41,7 @@ impl Device {
             ranges: Vec::new(),
             unwritten: 0,
             malformed_frames: 0,
+            failed: Ok(()),
         }
     }
 
@@ -68,6 +71,10 @@ impl Device {
 
     /// A packet for the device, which [`Device::flush`] writes.
     pub(super) fn push(&mut self, packet: &[u8]) {
+        if self.pending.len() + packet.len() > MOST_PENDING_BYTES {
+            let written = self.write();
+            self.failed = std::mem::replace(&mut self.failed, Ok(())).and(written);
+        }
         let begin = self.pending.len();
         self.pending.extend_from_slice(packet);
         self.ranges.push(begin..self.pending.len());
@@ -75,6 +82,11 @@ impl Device {
 
     /// Writes what was pushed, joined where that is possible.
     pub(super) fn flush(&mut self) -> io::Result<()> {
+        let before = std::mem::replace(&mut self.failed, Ok(()));
+        before.and(self.write())
+    }
+
+    fn write(&mut self) -> io::Result<()> {
         if self.ranges.is_empty() {
             return Ok(());
         }

@@ -95,6 +95,8 @@ pub(crate) struct Peer {
     /// TCP flows that end here, once there are any.
     pub(super) split: Option<Box<TcpSplit>>,
     pub(super) splits_made: u64,
+    /// When they were told last of the paths, before something left.
+    pub(super) paths_followed_at: Option<Instant>,
     pub(super) secrets: PeerSecrets,
     pub(super) waiting: FairQueue,
     /// Left the queue, and waits for a path that carries its length.
@@ -156,6 +158,7 @@ impl Peer {
             was_stock: false,
             split: None,
             splits_made: 0,
+            paths_followed_at: None,
             secrets,
             waiting: FairQueue::new(),
             head: None,

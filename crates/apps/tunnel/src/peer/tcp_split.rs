@@ -184,7 +184,11 @@ impl Peer {
     /// The next packet of a split flow. It leaves at once: Multipath TCP controls what it has on each path.
     pub(super) fn split_departure(&mut self, now: Instant) -> Option<Departure> {
         self.split.as_ref()?;
-        self.follow_paths(now, true);
+        // One look at the paths is good for all that leaves at a moment.
+        if self.paths_followed_at != Some(now) {
+            self.paths_followed_at = Some(now);
+            self.follow_paths(now, true);
+        }
         let Self { split, links, counts, .. } = self;
         loop {
             let Carried { path, flow, frame } = split.as_mut()?.poll_across(now)?;
