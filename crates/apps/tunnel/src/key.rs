@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use snow::params::DHChoice;
 use snow::resolvers::{CryptoResolver, DefaultResolver};
+use zeroize::{Zeroize, Zeroizing};
 
 /// Length of every key.
 pub const KEY_BYTES: usize = 32;
@@ -18,23 +19,24 @@ pub struct KeyError {
     characters: usize,
 }
 
-fn parse(text: &str) -> Result<[u8; KEY_BYTES], KeyError> {
+fn parse(text: &str) -> Result<Zeroizing<[u8; KEY_BYTES]>, KeyError> {
     let text = text.trim();
     let mistake = KeyError { characters: text.chars().count() };
-    STANDARD.decode(text).ok().and_then(|bytes| bytes.try_into().ok()).ok_or(mistake)
+    let decoded = STANDARD.decode(text).ok().map(Zeroizing::new);
+    decoded.and_then(|bytes| <[u8; KEY_BYTES]>::try_from(&bytes[..]).ok()).map(Zeroizing::new).ok_or(mistake)
 }
 
-/// A secret key of X25519 (RFC 7748). It is not shown by `Debug`.
+/// A secret key of X25519 (RFC 7748). It is not shown by `Debug`, and overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
-pub struct PrivateKey([u8; KEY_BYTES]);
+pub struct PrivateKey(Zeroizing<[u8; KEY_BYTES]>);
 
 /// The public half, by which a peer is known.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey([u8; KEY_BYTES]);
 
-/// A secret that both ends know beforehand, mixed into the handshake; all zeros if there is none.
+/// A secret that both ends know beforehand, mixed into the handshake; all zeros if there is none. Overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct PresharedKey([u8; KEY_BYTES]);
+pub struct PresharedKey(Zeroizing<[u8; KEY_BYTES]>);
 
 impl PrivateKey {
     /// A key of random bytes (RFC 7748 §5 says which bits are fixed).
@@ -42,14 +44,16 @@ impl PrivateKey {
     pub fn from_random(mut random: [u8; KEY_BYTES]) -> Self {
         random[0] &= 248;
         random[31] = (random[31] & 127) | 64;
-        Self(random)
+        let key = Self(Zeroizing::new(random));
+        random.zeroize();
+        key
     }
 
     /// Its public half.
     #[must_use]
     pub fn public_key(&self) -> PublicKey {
         let mut exchange = DefaultResolver.resolve_dh(&DHChoice::Curve25519).expect("X25519 is built in");
-        exchange.set(&self.0);
+        exchange.set(&*self.0);
         PublicKey(exchange.pubkey().try_into().expect("a public key has 32 bytes"))
     }
 
@@ -60,7 +64,7 @@ impl PrivateKey {
     /// As it is written in a file. Only for that.
     #[must_use]
     pub fn to_secret_text(&self) -> String {
-        STANDARD.encode(self.0)
+        STANDARD.encode(*self.0)
     }
 }
 
@@ -81,8 +85,10 @@ impl PublicKey {
 impl PresharedKey {
     /// A key of random bytes.
     #[must_use]
-    pub const fn from_random(random: [u8; KEY_BYTES]) -> Self {
-        Self(random)
+    pub fn from_random(mut random: [u8; KEY_BYTES]) -> Self {
+        let key = Self(Zeroizing::new(random));
+        random.zeroize();
+        key
     }
 
     pub(crate) fn bytes(&self) -> &[u8; KEY_BYTES] {
@@ -92,7 +98,7 @@ impl PresharedKey {
     /// As it is written in a file. Only for that.
     #[must_use]
     pub fn to_secret_text(&self) -> String {
-        STANDARD.encode(self.0)
+        STANDARD.encode(*self.0)
     }
 }
 
@@ -108,7 +114,7 @@ impl FromStr for PublicKey {
     type Err = KeyError;
 
     fn from_str(text: &str) -> Result<Self, KeyError> {
-        parse(text).map(Self)
+        parse(text).map(|bytes| Self(*bytes))
     }
 }
 

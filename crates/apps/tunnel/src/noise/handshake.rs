@@ -7,6 +7,7 @@ use snow::params::{CipherChoice, DHChoice, HashChoice};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, HandshakeState};
+use zeroize::Zeroizing;
 
 use super::cookie::{MACS_BYTES, Macs, ReceivedCookie};
 use super::message::{self, INITIATION_BYTES, Index, RESPONSE_BYTES};
@@ -97,7 +98,8 @@ impl Handshake {
         let end = RESPONSE_BYTES - MACS_BYTES;
         self.noise.read_message(&response[12..end], &mut [0; 16]).ok()?;
         let remote = response[4..8].try_into().expect("four bytes");
-        let (ours, theirs) = self.noise.dangerously_get_raw_split();
+        let keys = self.noise.dangerously_get_raw_split();
+        let (ours, theirs) = (Zeroizing::new(keys.0), Zeroizing::new(keys.1));
         Some(Transport::new(&ours, &theirs, remote))
     }
 }
@@ -142,7 +144,8 @@ impl Received {
         let end = RESPONSE_BYTES - MACS_BYTES;
         self.noise.write_message(&[], &mut message[12..end]).ok()?;
         macs.add(&mut message, None);
-        let (theirs, ours) = self.noise.dangerously_get_raw_split();
+        let keys = self.noise.dangerously_get_raw_split();
+        let (theirs, ours) = (Zeroizing::new(keys.0), Zeroizing::new(keys.1));
         Some((Transport::new(&ours, &theirs, self.remote), message))
     }
 }
