@@ -201,3 +201,25 @@ impl Sockets {
         self.sockets.iter().flatten().map(|bound| bound.socket.as_fd())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::sockopt::{Ipv4PathMtuDiscovery, ip_mtu_discover};
+
+    use super::*;
+
+    #[test]
+    fn the_network_may_cut_only_what_says_so() {
+        let mut sockets = Sockets::new();
+        let socket = sockets.open(true, 0, None).unwrap();
+        let local = sockets.local_id(socket, None);
+        let remote = (Ipv4Addr::LOCALHOST, sockets.port(socket).unwrap()).into();
+        for may_fragment in [false, true, false] {
+            let transmit = Transmit { local, remote, len_bytes: 3, segment_bytes: None, may_fragment };
+            sockets.send(&transmit, b"abc");
+            let mode = ip_mtu_discover(&sockets.sockets[socket.0].as_ref().unwrap().socket).unwrap();
+            assert_eq!(mode == Ipv4PathMtuDiscovery::DONT, may_fragment);
+        }
+        assert_eq!(sockets.unsent(), 0);
+    }
+}
