@@ -104,14 +104,16 @@ impl Scene {
 
     /// A proxy with the file, once it listens.
     fn start(&self, more: &[&str]) -> Running {
-        let mut command = self.command(&["--no-config", "proxy.toml", "--engine", "tcp"]);
+        let engine: &[&str] = if more.contains(&"--engine") { &[] } else { &["--engine", "tcp"] };
+        let mut command = self.command(&["--no-config", "proxy.toml"]);
         let complaints =
             fs::File::options().create(true).append(true).open(self.folder.path().join("complaints"));
-        command.args(more).stdout(Stdio::piped()).stderr(complaints.expect("a file"));
+        command.args(engine).args(more).stdout(Stdio::piped()).stderr(complaints.expect("a file"));
         let mut child = self.router().run(|| command.spawn()).expect("a namespace").expect("a proxy");
         let said = BufReader::new(child.stdout.take().expect("its output"));
         let mut running = Running { child, said };
-        assert!(running.line().starts_with("Clients of transparent enter at"));
+        let line = running.line();
+        assert!(line.starts_with("Clients of transparent enter at"), "{line}{}", self.complaints());
         running
     }
 
@@ -205,9 +207,14 @@ fn clients_that_know_of_no_proxy_come_through_it_and_nothing_is_left() {
     let Some(scene) = Scene::new_or_skip("interception by the proxy") else { return };
     let data: Vec<u8> = (0..300_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let before = scene.network();
-    for (kind, accept) in [("tproxy", "kernel"), ("tproxy", "tcp"), ("redirect", "kernel")] {
+    for (kind, accept, engine) in [
+        ("tproxy", "kernel", "tcp"),
+        ("tproxy", "tcp", "tcp"),
+        ("redirect", "kernel", "tcp"),
+        ("tproxy", "kernel", "tun"),
+    ] {
         scene.write(&entrance(kind, "\"80\""));
-        let mut proxy = scene.start(&["--accept", accept]);
+        let mut proxy = scene.start(&["--accept", accept, "--engine", engine]);
         for family in [0, 1] {
             let server = SocketAddr::new(address(SERVERS[family]), 80);
             let (mut stream, seen) = scene.ask(server);
@@ -234,7 +241,7 @@ fn clients_that_know_of_no_proxy_come_through_it_and_nothing_is_left() {
         assert!(said.ends_with(" on the way to ports 80"), "{said}");
         assert_eq!(scene.done(&["down"]), "");
         assert!(proxy.child.wait().expect("an end").success());
-        assert_eq!(scene.network(), before, "{kind}");
+        assert_eq!(scene.network(), before, "{kind}, {engine}");
     }
 }
 

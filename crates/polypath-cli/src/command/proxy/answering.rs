@@ -31,6 +31,15 @@ pub(super) struct Answering {
     pub(super) asked: UnboundedSender<Asked>,
 }
 
+/// Whoever asks has an answer. The thread goes on after that, but has nothing of the proxy any more, whose engine can end.
+pub(super) struct Held(Arc<Mutex<Option<Arc<Answering>>>>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
 /// The socket of a proxy, and what it is called there. It is removed with this.
 pub(super) struct Offered {
     name: String,
@@ -61,12 +70,20 @@ pub(super) fn offer(name: Option<&str>) -> Result<Option<Offered>, Failure> {
 }
 
 impl Answering {
-    /// On a thread of its own.
-    pub(super) fn begin(self, offered: &Offered) -> Result<(), Failure> {
+    /// On a thread of its own, as long as what is returned is held.
+    pub(super) fn begin(self, offered: &Offered) -> Result<Held, Failure> {
         let (name, control) = (offered.name.clone(), offered.control.clone());
-        let answering = move || control.serve(|word, rest| self.answer(&name, word, rest));
+        let held = Arc::new(Mutex::new(Some(Arc::new(self))));
+        let asked = held.clone();
+        let answering = move || {
+            control.serve(|word, rest| {
+                let answering = asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                answering?.answer(&name, word, rest)
+            });
+        };
         let thread = std::thread::Builder::new().name("proxy-control".into());
-        thread.spawn(answering).map(drop).map_err(Failure::run)
+        thread.spawn(answering).map_err(Failure::run)?;
+        Ok(Held(held))
     }
 
     fn answer(&self, name: &str, word: &str, rest: &str) -> Option<Answer> {

@@ -82,9 +82,12 @@ pub(super) async fn run(
     for line in running.open(&plan).await? {
         tell(arguments, &line)?;
     }
+    let mut answering = None;
     if let Some(offered) = &offered {
         let (limits, listeners) = (running.limits.clone(), running.listeners.clone());
-        Answering { proxy: proxy.clone(), limits, names, listeners, asked: ask }.begin(offered)?;
+        let begun =
+            Answering { proxy: proxy.clone(), limits, names, listeners, asked: ask }.begin(offered)?;
+        answering = Some(begun);
     }
     loop {
         match wishes.next().await {
@@ -132,7 +135,7 @@ pub(super) async fn run(
         None => Ok(()),
     };
     engine.drain(CLOSING).await;
-    drop((proxy, offered));
+    drop((proxy, answering, offered));
     if let Some(lines) = Arc::into_inner(lines) {
         lines.finish(&written, LAST_LINES);
     }
