@@ -214,6 +214,7 @@ fn without_types(message: &str) -> String {
         "f64" | "f32" => "a number",
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on",
+        "a string" => "text in quotes",
         _ => return message.to_string(),
     };
     format!("{found}expected {number}")

@@ -140,12 +140,14 @@ fn span_factor(unit: &str) -> Option<f64> {
         "ms" => 1e6,
         "s" => 1e9,
         "min" => 60e9,
+        "h" => 3_600e9,
+        "d" => 86_400e9,
         _ => return None,
     })
 }
 
 impl Quantity for Span {
-    const EXPECTED: &'static str = "a time such as \"20ms\" (units us, ms, s, min)";
+    const EXPECTED: &'static str = "a time such as \"20ms\" (units us, ms, s, min, h, d)";
 
     fn parse(text: &str) -> Result<Self, String> {
         let (value, unit) = split(text)?;

@@ -233,7 +233,8 @@ impl File {
         }
         if let Some(users) = &self.access.users {
             // Beside the file, wherever the proxy is started.
-            plan.users = Some(read_users(&path.parent().unwrap_or(Path::new("")).join(users))?);
+            let users = read_users(&path.parent().unwrap_or(Path::new("")).join(users));
+            plan.users = Some(users.map_err(|failure| at("access.users", &failure.message()))?);
         }
         if let Some(via) = &self.servers.via {
             let via: Upstream = via.parse().map_err(|error: InvalidUpstream| at("servers.via", &error))?;
