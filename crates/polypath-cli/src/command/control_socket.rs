@@ -4,6 +4,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use polypath_system::{in_context, runtime_directory};
@@ -13,6 +15,8 @@ use super::Failure;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What is told to end does so within this, unless it hangs.
 const MOST_WAIT: Duration = Duration::from_secs(5);
+/// Those who are asking at a time.
+const MOST_ASKING: usize = 64;
 /// An answer that says what is wrong begins so.
 pub(super) const MISTAKE: &str = "error: ";
 /// A question is short: a word, and what that is about.
@@ -126,8 +130,14 @@ impl Sockets {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(format!("{question}\n").as_bytes())?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(Some(answer))
+        match stream.read_to_string(&mut answer) {
+            Ok(_) => Ok(Some(answer)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let problem = format!("{name} did not answer within {} s", PATIENCE.as_secs());
+                Err(io::Error::new(io::ErrorKind::TimedOut, problem))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Asks one to do something; what it says to that.
@@ -164,11 +174,29 @@ pub(super) struct Control {
 
 impl Control {
     /// Answers questions until the listener ends: `answer` gets a word and what stands behind it. What it does not know is not answered.
-    pub(super) fn serve(&self, mut answer: impl FnMut(&str, &str) -> Option<Answer>) {
-        for stream in self.listener.incoming() {
-            let Ok(stream) = stream else { continue };
-            let _ = answer_one(stream, &mut answer);
-        }
+    ///
+    /// Those who say nothing keep nobody waiting, and are so many at most.
+    pub(super) fn serve(&self, answer: impl FnMut(&str, &str) -> Option<Answer> + Send) {
+        let (answer, asking) = (Mutex::new(answer), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for stream in self.listener.incoming() {
+                let Ok(stream) = stream else { continue };
+                if asking.fetch_add(1, Ordering::Relaxed) >= MOST_ASKING {
+                    asking.fetch_sub(1, Ordering::Relaxed);
+                    continue;
+                }
+                let (answer, asking) = (&answer, &asking);
+                let thread = std::thread::Builder::new().name("control".into());
+                let begun = thread.spawn_scoped(scope, move || {
+                    // Who leaves before the answer has none.
+                    let _ = answer_one(stream, answer);
+                    asking.fetch_sub(1, Ordering::Relaxed);
+                });
+                if begun.is_err() {
+                    asking.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+        });
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -178,19 +206,47 @@ impl Control {
 
 fn answer_one(
     mut stream: UnixStream,
-    answer: &mut impl FnMut(&str, &str) -> Option<Answer>,
+    answer: &Mutex<impl FnMut(&str, &str) -> Option<Answer>>,
 ) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new((&stream).take(MOST_QUESTION_BYTES)).read_line(&mut line)?;
     let (word, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
-    match answer(word, rest.trim()) {
+    let said = (answer.lock().unwrap_or_else(PoisonError::into_inner))(word, rest.trim());
+    match said {
         None => Ok(()),
         Some(Answer::Text(text)) => stream.write_all(text.as_bytes()),
         Some(Answer::Lines(write)) => {
             let thread = std::thread::Builder::new().name("control-lines".into());
             thread.spawn(move || write(&stream)).map(drop)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_nothing_keeps_nobody_waiting() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("one.sock");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let control = Control { path: path.clone(), listener };
+        // It ends with the test's process.
+        std::thread::spawn(move || {
+            control.serve(|word, rest| Some(Answer::Text(format!("{rest} {word}\n"))))
+        });
+        let silent: Vec<_> = (0..MOST_ASKING / 2).map(|_| UnixStream::connect(&path)).collect();
+        let begun = Instant::now();
+        let mut asking = UnixStream::connect(&path).expect("a connection");
+        asking.write_all(b"hear me\n").expect("a question");
+        let mut answer = String::new();
+        asking.read_to_string(&mut answer).expect("an answer");
+        assert_eq!(answer, "me hear\n");
+        // One after the other, they would have taken half a minute and more.
+        assert!(begun.elapsed() < PATIENCE * 4, "{:?}", begun.elapsed());
+        drop(silent);
     }
 }
