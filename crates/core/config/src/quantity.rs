@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_limit_takes_every_unit_of_time_and_of_size() {
-        for unit in ["ns", "us", "µs", "ms", "s", "min"] {
+        for unit in ["ns", "us", "µs", "ms", "s", "min", "h", "d"] {
             let text = format!("1.5{unit}");
             let time = Span::parse(&text).map(|span| Limit::Time(span.0));
             assert!(time.is_ok());
@@ -341,7 +341,7 @@ mod tests {
             assert_eq!(Limit::parse(&text), size, "{text}");
         }
         assert_eq!(Limit::parse("100").err().as_deref(), Some("has no unit"));
-        assert_eq!(Limit::parse("1h").err().as_deref(), Some("has the unknown unit \"h\""));
+        assert_eq!(Limit::parse("1w").err().as_deref(), Some("has the unknown unit \"w\""));
     }
 
     #[test]
