@@ -88,7 +88,7 @@ fn undescribed(schema: &Value, place: &str, found: &mut Vec<String>) {
 
 #[test]
 fn every_key_is_described_and_policies_are_named() {
-    for kind in ["scenario", "experiment", "links"] {
+    for kind in ["scenario", "experiment", "links", "proxy"] {
         let schema = schema(kind);
         let mut found = Vec::new();
         undescribed(&schema, kind, &mut found);
@@ -119,5 +119,30 @@ scheduler = "redundant"
     for (from, to) in [("keepalive", "keep-alive"), ("\"auto\"", "\"quic\""), ("backup = true", "backup = 1")]
     {
         assert!(schemas.validate(&toml(&text.replace(from, to)), index).is_err(), "{to}");
+    }
+}
+
+#[test]
+fn files_of_a_proxy_are_as_their_schema_says() {
+    let (schemas, index) = compiled(schema("proxy"));
+    let page = fs::read_to_string(workspace().join("docs/guide/src/proxy.md")).expect("the guide");
+    let files: Vec<&str> =
+        page.split("```toml kind=proxy\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(files.len() >= 3, "{files:?}");
+    for file in &files {
+        if let Err(error) = schemas.validate(&toml(file), index) {
+            panic!("{file}: {error}");
+        }
+    }
+    let whole = files.iter().find(|file| file.contains("[[throttle]]")).expect("one with limits");
+    for (from, to) in [
+        ("\"forward\"", "\"ftp\""),
+        ("verdict = \"allow\"", ""),
+        ("connections-per-client = 200", "connections-per-client = \"many\""),
+        ("rate = ", "speed = "),
+        ("default = \"deny\"", "default = \"ask\""),
+    ] {
+        let wrong = whole.replace(from, to);
+        assert!(wrong != *whole && schemas.validate(&toml(&wrong), index).is_err(), "{to}");
     }
 }

@@ -207,7 +207,7 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
             "polypath run -p 8080:80 -I eth0,eth1 --engine tun -- nginx",
         ],
     ),
-    ("polypath schema", ["polypath schema scenario", "polypath schema links"]),
+    ("polypath schema", ["polypath schema scenario", "polypath schema proxy"]),
     (
         "polypath serve",
         [

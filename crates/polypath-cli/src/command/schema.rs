@@ -5,7 +5,7 @@ use polypath_config::Policies;
 use polypath_lab::experiment;
 use polypath_sim::scenario;
 
-use super::{Failure, configuration, print_json};
+use super::{Failure, configuration, print_json, proxy};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -24,6 +24,8 @@ enum FileKind {
     Links,
     /// polypath.toml: defaults of the engine's options, and rules for programs
     Config,
+    /// What `polypath proxy` runs
+    Proxy,
 }
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
@@ -32,6 +34,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         FileKind::Experiment => experiment::schema(policies),
         FileKind::Config => configuration::schema_of_files(policies),
         FileKind::Links => scenario::interfaces_schema(policies),
+        FileKind::Proxy => proxy::schema_of_files(policies),
     };
     print_json(&schema.map_err(Failure::run)?)
 }

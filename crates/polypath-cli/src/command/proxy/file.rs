@@ -20,18 +20,21 @@ use super::wrong::{Wrong, each};
 /// How long those within may stay once the proxy is to end.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// As it is written.
+/// What `polypath proxy` runs: where clients enter, who they may be, and where they may go.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(in crate::command) struct File {
+pub(super) struct File {
     /// Where clients enter.
     entrances: Vec<EntranceText>,
+    /// Who may come in, and where they may go.
     access: Access,
     /// How servers are reached.
     servers: Servers,
     /// Who may go where: the first that fits decides.
     rules: Vec<RuleText>,
+    /// How much clients may have.
     limits: Limits,
+    /// How long each phase of a connection may take.
     timeouts: TimeoutsText,
     /// How fast connections may be. Those that live have it at once.
     throttle: Vec<ThrottleText>,

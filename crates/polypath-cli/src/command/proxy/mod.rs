@@ -17,10 +17,11 @@ mod told;
 mod transparent;
 mod wrong;
 
-use polypath_config::Policies;
+use polypath_config::{NoSuchKind, Policies};
 
 pub(super) use self::arguments::Arguments;
 use self::arguments::What;
+use self::file::File;
 use super::Failure;
 use super::network::block_on_own_signals;
 
@@ -37,4 +38,9 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             block_on_own_signals(running::run(arguments, policies, plan))
         }
     }
+}
+
+/// The schema of the proxy's files.
+pub(super) fn schema_of_files(policies: &Policies) -> Result<serde_json::Value, NoSuchKind> {
+    polypath_config::schema::<File>("A proxy of Polypath", policies)
 }
