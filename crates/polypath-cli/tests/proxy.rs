@@ -74,6 +74,13 @@ impl Fixture {
         reports[0].clone()
     }
 
+    /// What `polypath metrics` says of it.
+    fn metrics(&self) -> String {
+        let mut asking = Command::new(env!("CARGO_BIN_EXE_polypath"));
+        asking.args(["metrics", "--once"]).env("POLYPATH_RUNTIME_DIR", &self.folder);
+        String::from_utf8(asking.output().expect("it runs").stdout).expect("text")
+    }
+
     /// Until a limit holds a connection back.
     fn held_back(&self) -> Value {
         loop {
@@ -119,10 +126,25 @@ fn a_connection_that_lives_is_seen_and_limited() {
         "{text}"
     );
 
+    let metrics = proxy.metrics();
+    for line in [
+        "sessions{proxy=\"proxy\",protocol=\"forward\"} 1",
+        "carried_bytes_total{proxy=\"proxy\",direction=\"down\"} 1006",
+        "limit_flows{proxy=\"proxy\",limit=\"little\"} 1",
+        "limit_waiting_flows{proxy=\"proxy\",limit=\"little\"} 1",
+    ] {
+        assert!(metrics.contains(&format!("\npolypath_proxy_{line}\n")), "{line}: {metrics}");
+    }
+
     client.read_exact(&mut [0; 1000]).expect("so much comes");
     assert_eq!(proxy.done(&["unset", "little"]), "limit little is gone\n");
     client.read_exact(&mut [0; 4000]).expect("the rest comes");
     drop((client, stream));
+    let ended = "sessions_ended_total{proxy=\"proxy\",protocol=\"forward\",ending=\"complete\"} 1\n";
+    while !proxy.metrics().contains(ended) {
+        sleep(Duration::from_millis(10));
+    }
+    assert!(proxy.metrics().contains("direction=\"down\"} 5006\n"), "what it carried stays counted");
     let mut proxy = proxy;
     assert_eq!(proxy.done(&["down"]), "");
     assert!(proxy.child.wait().expect("an end").success());

@@ -2,6 +2,7 @@
 
 use crate::exposition::{Exposition, Format, Kind, Metric};
 use crate::links::LinkSample;
+use crate::proxies::LimitSample;
 use crate::sample::{Counted, PathNow};
 use crate::totals::{PathKey, Totals};
 
@@ -20,10 +21,10 @@ const BUILD: Metric = Metric {
     help: "The version of Polypath that answers.",
 };
 
-/// A metric of a path, and where its number comes from.
-type OfPath<From, To> = (Metric, fn(&From) -> To);
+/// A metric, and where its number comes from.
+type Of<From, To> = (Metric, fn(&From) -> To);
 
-const COUNTED: [OfPath<Counted, u64>; 5] = [
+const COUNTED: [Of<Counted, u64>; 5] = [
     (counter("polypath_sent_bytes_total", Some("bytes"), "Payload sent, retransmissions included."), |it| {
         it.sent_bytes
     }),
@@ -41,7 +42,7 @@ const COUNTED: [OfPath<Counted, u64>; 5] = [
     }),
 ];
 
-const NOW: [OfPath<PathNow, Option<f64>>; 4] = [
+const NOW: [Of<PathNow, Option<f64>>; 4] = [
     (gauge("polypath_subflows", None, "Subflows that are ready for data."), |it| Some(it.subflows as f64)),
     (
         gauge(
@@ -80,12 +81,32 @@ const LINK_DELIVERED: Metric =
     counter("polypath_link_delivered_bytes_total", Some("bytes"), "Bytes that an emulated link delivered.");
 const LINK_DROPPED: Metric =
     counter("polypath_link_dropped_packets_total", None, "Packets that an emulated link dropped, by cause.");
+const PROXY_SESSIONS: Metric =
+    gauge("polypath_proxy_sessions", None, "Clients' connections within a proxy, by protocol.");
+const PROXY_ENDED: Metric = counter(
+    "polypath_proxy_sessions_ended_total",
+    None,
+    "Sessions of a proxy that have ended, of HTTP each request, by protocol and ending.",
+);
+const PROXY_CARRIED: Metric = counter(
+    "polypath_proxy_carried_bytes_total",
+    Some("bytes"),
+    "Payload that a proxy carried up to servers and down to clients.",
+);
+const PROXY_LIMIT_FLOWS: Metric =
+    gauge("polypath_proxy_limit_flows", None, "Directions of connections that a limit of a proxy is of.");
+const PROXY_LIMIT_WAITING: Metric = gauge(
+    "polypath_proxy_limit_waiting_flows",
+    None,
+    "Directions of connections that wait for a limit of a proxy.",
+);
 
 /// The name of every metric.
 pub fn metric_names() -> impl Iterator<Item = &'static str> {
     let single = [BUILD, STACKS, CONNECTIONS, FALLBACKS, MIB, LINK_RECEIVED, LINK_DELIVERED, LINK_DROPPED];
+    let of_proxies = [PROXY_SESSIONS, PROXY_ENDED, PROXY_CARRIED, PROXY_LIMIT_FLOWS, PROXY_LIMIT_WAITING];
     let of_path = COUNTED.map(|(metric, _)| metric).into_iter().chain(NOW.map(|(metric, _)| metric));
-    single.into_iter().chain(of_path).map(|metric| metric.name)
+    single.into_iter().chain(of_proxies).chain(of_path).map(|metric| metric.name)
 }
 
 fn of_path(key: &PathKey) -> Vec<(&'static str, String)> {
@@ -98,6 +119,7 @@ pub fn expose(totals: &Totals, links: &[LinkSample], format: Format) -> String {
     let mut text = Exposition::new(format);
     text.add(&BUILD, [(vec![("version", env!("CARGO_PKG_VERSION").to_string())], 1)]);
     add_stacks(&mut text, totals);
+    add_proxies(&mut text, totals);
     add_links(&mut text, links);
     text.finish()
 }
@@ -124,6 +146,37 @@ fn add_stacks(text: &mut Exposition, totals: &Totals) {
     text.add(&MIB, counters.map(|((name, mib), count)| (vec![stack(name), ("name", mib.clone())], count)));
 }
 
+fn add_proxies(text: &mut Exposition, totals: &Totals) {
+    let proxy = |name: &String| ("proxy", name.clone());
+    let (now, counts) = (totals.proxies().now(), totals.proxies().counts());
+    let sessions = now.iter().flat_map(|(name, now)| {
+        let of_proxy = now.sessions.iter();
+        of_proxy.map(move |(protocol, count)| (vec![proxy(name), ("protocol", protocol.clone())], *count))
+    });
+    text.add(&PROXY_SESSIONS, sessions);
+    let ended = counts.iter().flat_map(|(name, counts)| {
+        counts.ended.iter().map(move |((protocol, ending), count)| {
+            let labels = vec![proxy(name), ("protocol", protocol.clone()), ("ending", ending.clone())];
+            (labels, *count)
+        })
+    });
+    text.add(&PROXY_ENDED, ended);
+    let carried = counts.iter().flat_map(|(name, counts)| {
+        [("up", counts.up_bytes), ("down", counts.down_bytes)]
+            .map(|(direction, bytes)| (vec![proxy(name), ("direction", direction.to_string())], bytes))
+    });
+    text.add(&PROXY_CARRIED, carried);
+    let limits: [Of<LimitSample, u64>; 2] =
+        [(PROXY_LIMIT_FLOWS, |limit| limit.flows), (PROXY_LIMIT_WAITING, |limit| limit.waiting_flows)];
+    for (metric, of) in limits {
+        let states = now.iter().flat_map(|(name, now)| {
+            let of_proxy = now.limits.iter();
+            of_proxy.map(move |(limit, state)| (vec![proxy(name), ("limit", limit.clone())], of(state)))
+        });
+        text.add(&metric, states);
+    }
+}
+
 fn add_links(text: &mut Exposition, links: &[LinkSample]) {
     let at = |link: &LinkSample| vec![("interface", link.interface.clone())];
     text.add(&LINK_RECEIVED, links.iter().map(|link| (at(link), link.received_bytes)));
@@ -142,7 +195,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::{PathSample, StackSample};
+    use crate::{PathSample, ProxySample, StackSample};
 
     fn totals() -> Totals {
         let now = PathNow {
@@ -162,6 +215,16 @@ mod tests {
         };
         let mut totals = Totals::default();
         totals.update(vec![stack], &[]);
+        let proxy = ProxySample {
+            source: "proxy-a.sock".into(),
+            name: "a".into(),
+            sessions: [("socks".into(), 3)].into(),
+            ended: [(("http".into(), "complete".into()), 4)].into(),
+            up_bytes: 5,
+            down_bytes: 6,
+            limits: [("guests".into(), LimitSample { flows: 2, waiting_flows: 1 })].into(),
+        };
+        totals.update_proxies(vec![proxy], &[]);
         totals
     }
 
@@ -177,6 +240,14 @@ mod tests {
         assert_eq!(exposed, metric_names().collect(), "{text}");
         let is_counter = |name: &str| text.contains(&format!("# TYPE {name} counter"));
         assert!(metric_names().all(|name| is_counter(name) == name.ends_with("_total")));
+        for line in [
+            "sessions{proxy=\"a\",protocol=\"socks\"} 3",
+            "sessions_ended_total{proxy=\"a\",protocol=\"http\",ending=\"complete\"} 4",
+            "carried_bytes_total{proxy=\"a\",direction=\"down\"} 6",
+            "limit_waiting_flows{proxy=\"a\",limit=\"guests\"} 1",
+        ] {
+            assert!(text.contains(&format!("\npolypath_proxy_{line}\n")), "{line}: {text}");
+        }
         let path = "{stack=\"curl\",interface=\"lte\",path=\"1\"}";
         assert!(
             text.contains(&format!("polypath_smoothed_round_trip_time_seconds{path} 0.0235\n")),
@@ -192,7 +263,9 @@ mod tests {
             inside.split(',').filter_map(|pair| pair.split('=').next())
         });
         let labels: BTreeSet<&str> = labels.collect();
-        assert_eq!(labels, BTreeSet::from(["cause", "interface", "name", "path", "stack", "version"]));
+        let of_stacks = ["cause", "interface", "name", "path", "stack", "version"];
+        let of_proxies = ["direction", "ending", "limit", "protocol", "proxy"];
+        assert_eq!(labels, of_stacks.into_iter().chain(of_proxies).collect());
         assert!(text.ends_with("# EOF\n"));
     }
 }

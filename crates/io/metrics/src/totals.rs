@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::proxies::{Proxies, ProxySample};
 use crate::sample::{Counted, PathNow, PathSample, StackSample};
 
 /// Programs that are counted for themselves; those beyond are counted together, as [`OTHER`].
@@ -41,6 +42,7 @@ pub struct Totals {
     interfaces: BTreeSet<String>,
     counter_names: BTreeSet<String>,
     causes: BTreeSet<String>,
+    proxies: Proxies,
 }
 
 /// Sums of counts.
@@ -75,7 +77,7 @@ fn keyed(stack: &StackSample) -> impl Iterator<Item = (PathKey, &PathSample)> {
 }
 
 /// The name if it is known or there is room for it.
-fn bounded(known: &mut BTreeSet<String>, name: &str, most: usize) -> String {
+pub(crate) fn bounded(known: &mut BTreeSet<String>, name: &str, most: usize) -> String {
     if !known.contains(name) {
         if known.len() >= most {
             return OTHER.into();
@@ -86,7 +88,7 @@ fn bounded(known: &mut BTreeSet<String>, name: &str, most: usize) -> String {
 }
 
 /// What a stack says of a name, in letters that are harmless everywhere.
-fn plain(name: &str) -> String {
+pub(crate) fn plain(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '"' | '\\');
     let name: String =
         name.chars().map(|letter| if is_plain(letter) { letter } else { '_' }).take(64).collect();
@@ -125,6 +127,15 @@ impl Totals {
             self.ended.add(&old);
         }
         self.ended.add(&last);
+    }
+
+    /// All proxies as they are now, as [`Totals::update`] has stacks.
+    pub fn update_proxies(&mut self, samples: Vec<ProxySample>, silent: &[String]) {
+        self.proxies.update(samples, silent);
+    }
+
+    pub(crate) fn proxies(&self) -> &Proxies {
+        &self.proxies
     }
 
     fn within_bounds(&mut self, mut sample: StackSample) -> StackSample {

@@ -73,13 +73,17 @@ impl Sockets {
             Err(error) => return Err(in_context(format!("{}", directory.display()), error)),
         };
         let name = |entry: io::Result<std::fs::DirEntry>| {
-            let name = entry.ok()?.file_name().into_string().ok()?;
-            let name = name.strip_prefix(self.0)?.strip_prefix('-')?;
-            Some(name.strip_suffix(".sock")?.to_owned())
+            let file = entry.ok()?.file_name().into_string().ok()?;
+            self.name_of(&file).map(ToOwned::to_owned)
         };
         let mut names: Vec<_> = entries.filter_map(name).collect();
         names.sort();
         Ok(names)
+    }
+
+    /// The name of the one whose socket the file is, if it is of this kind.
+    pub(super) fn name_of(self, file: &str) -> Option<&str> {
+        file.strip_prefix(self.0)?.strip_prefix('-')?.strip_suffix(".sock")
     }
 
     /// The one that somebody means, of these.

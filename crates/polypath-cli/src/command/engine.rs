@@ -23,7 +23,7 @@ use super::choice::{self, Carrier, Choice, Wanted, choose};
 use super::configuration::{self, Origin};
 use super::engine_names::{Kind, parse_announced};
 use super::interfaces::{self, Asked, Budget, Interface, InterfaceList, parse_interfaces};
-use super::metrics::MetricsArguments;
+use super::metrics::{MetricsArguments, OwnProxy};
 use super::offered::Offered;
 use super::words::and;
 use super::{Failure, chosen, complain, log, network, print_line, readiness};
@@ -229,7 +229,7 @@ impl EngineArguments {
         }
         let offered = Offered::new(&engine, self.program.as_deref());
         offered.offer(&engine);
-        self.metrics.offer(&offered)?;
+        self.metrics.offer(&offered, &task.proxy)?;
         Ok(engine)
     }
 
@@ -663,6 +663,8 @@ pub(super) struct Task {
     pub(super) is_quiet: bool,
     /// Addresses of each peer that it connects to, as far as they matter and are known.
     pub(super) peers: Vec<Vec<IpAddr>>,
+    /// A proxy that runs over it, whose figures are offered with the engine's.
+    pub(super) proxy: OwnProxy,
 }
 
 impl Task {

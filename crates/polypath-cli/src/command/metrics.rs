@@ -2,6 +2,7 @@
 
 mod collect;
 mod offer;
+mod proxies;
 mod scrape;
 
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use super::{Failure, complain, print_line};
 use collect::{Collector, Host};
 pub(super) use offer::{LinkFigures, MetricsArguments};
 use offer::{bind, parse_listen};
+pub(super) use proxies::OwnProxy;
 
 /// How often stacks are asked, whether or not anybody wants to know: of one that is killed, what it has counted since is lost.
 const ASK_INTERVAL: Duration = Duration::from_secs(2);

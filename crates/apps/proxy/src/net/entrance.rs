@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::clock::now;
 use super::connect::Connector;
+use super::counts::{Counts, Ended};
 use super::flow::Way;
 use super::http;
 use super::intercepted::destination;
@@ -67,6 +68,7 @@ impl Proxy {
             clients: Clients::new(settings.limits),
             settings: RwLock::new(Arc::new(settings)),
             sessions: Sessions::default(),
+            ended: Ended::default(),
             throttle: Throttle::new(),
             log: Box::new(log),
             stop: watch::Sender::new(Stop::No),
@@ -77,6 +79,14 @@ impl Proxy {
     #[must_use]
     pub fn sessions(&self) -> &Sessions {
         &self.0.sessions
+    }
+
+    /// What it has done since its start. The sessions are walked through, and no connection is asked.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts { ended: self.0.ended.so_far(), ..Counts::default() };
+        self.0.sessions.count_in(&mut counts);
+        counts
     }
 
     /// What holds for connections that come from now on.

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep_until;
 
+use super::counts::Carried;
+
 /// Bytes that a client and its server have exchanged, for those who move them and those who look.
 #[derive(Debug)]
 pub struct Flow {
@@ -45,6 +47,10 @@ impl Flow {
     #[must_use]
     pub fn to_client_bytes(&self) -> u64 {
         self.to_client.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn carried(&self) -> Carried {
+        Carried { to_server_bytes: self.to_server_bytes(), to_client_bytes: self.to_client_bytes() }
     }
 
     /// Bytes are there, and a limit lets none pass.

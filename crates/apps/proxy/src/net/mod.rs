@@ -4,6 +4,7 @@
 
 mod clock;
 mod connect;
+mod counts;
 mod entrance;
 mod flow;
 mod gate;
@@ -22,6 +23,7 @@ mod watched;
 mod within;
 
 pub use connect::{Connector, ServerSide};
+pub use counts::{Carried, Counts, Outcome};
 pub use entrance::Proxy;
 pub use flow::Flow;
 pub use session::{Ending, SessionEnd};

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use polypath_stack::engine::{Stream, StreamInfo};
 use tokio::sync::Notify;
 
+use super::counts::{Carried, Counts};
 use super::flow::Flow;
 use super::watched::Watched;
 use crate::access::Admission;
@@ -47,6 +48,8 @@ struct Inner {
 struct Table {
     next: u64,
     present: BTreeMap<u64, Arc<Session>>,
+    /// By those that have left.
+    carried: Carried,
 }
 
 impl Sessions {
@@ -62,6 +65,16 @@ impl Sessions {
         // The kernel is asked of each without the table's lock.
         let present: Vec<_> = self.lock().present.values().cloned().collect();
         present.iter().map(|session| session.state()).collect()
+    }
+
+    /// Adds those that are there, and what all have moved.
+    pub(super) fn count_in(&self, counts: &mut Counts) {
+        let table = self.lock();
+        counts.carried.add(table.carried);
+        for session in table.present.values() {
+            *counts.present.entry(session.protocol).or_default() += 1;
+            counts.carried.add(session.flow.carried());
+        }
     }
 
     /// Until there are none.
@@ -208,7 +221,11 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.sessions.lock().present.remove(&self.number);
+        let mut table = self.sessions.lock();
+        table.present.remove(&self.number);
+        // At once, so that the sum never goes back.
+        table.carried.add(self.session.flow.carried());
+        drop(table);
         self.sessions.0.changed.notify_waiters();
     }
 }

@@ -14,7 +14,7 @@ use polypath_stack::engine::KernelEngine;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{Connector, Entrance, EntranceKind, Proxy, Settings, Timeouts};
+use super::{Carried, Connector, Entrance, EntranceKind, Outcome, Proxy, Settings, Timeouts};
 use crate::access::{Network, Rule, Rules, Verdict};
 use crate::proxy_protocol::ProxyProtocolVersion;
 use crate::target::Target;
@@ -93,7 +93,13 @@ async fn each_half_ends_by_itself_and_every_byte_arrives() {
     };
     let (answer, request) = tokio::join!(client, serving);
     assert!(request == sent && answer == answered);
+    let carried = Carried { to_server_bytes: 9_000_001, to_client_bytes: 7_000_003 };
+    // Whether it is within still or has left.
+    assert_eq!(fixture.proxy.counts().carried, carried);
     assert_eq!(fixture.told().await, ["forward ended"]);
+    let counts = fixture.proxy.counts();
+    assert_eq!((counts.carried, counts.present.len()), (carried, 0));
+    assert_eq!(counts.ended, [(("forward", Outcome::Complete), 1)].into());
 }
 
 #[tokio::test]
@@ -184,6 +190,8 @@ async fn socks_leads_to_where_the_client_says() {
     assert_eq!(heard[..4], [5, 0, 5, 5]);
     drop(client);
     assert_eq!(fixture.told().await, ["socks ended", "socks the server refuses the connection"]);
+    let ended = [(("socks", Outcome::Complete), 1), (("socks", Outcome::NotReached), 1)];
+    assert_eq!(fixture.proxy.counts().ended, ended.into());
 }
 
 #[tokio::test]

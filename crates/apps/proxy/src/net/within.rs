@@ -11,6 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 
 use super::connect::{Connector, ServerSide};
+use super::counts::Ended;
 use super::flow::Flow;
 use super::gate::{Gate, Gates};
 use super::pump::{Early, Moved, pump};
@@ -28,6 +29,7 @@ pub(super) struct Inner {
     pub(super) connector: Connector,
     pub(super) settings: RwLock<Arc<Settings>>,
     pub(super) sessions: Sessions,
+    pub(super) ended: Ended,
     pub(super) throttle: Throttle,
     pub(super) clients: Clients,
     pub(super) log: Box<dyn Fn(&SessionEnd<'_>) + Send + Sync>,
@@ -127,6 +129,7 @@ impl Inner {
         flow: &Flow,
         ending: &Ending,
     ) {
+        self.ended.count(protocol, ending);
         (self.log)(&SessionEnd {
             protocol,
             client,

@@ -15,6 +15,7 @@ use polypath_system::runtime_directory;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
+use super::proxies::{self, OwnProxy};
 use crate::command::Failure;
 use crate::command::monitor::directories;
 use crate::command::offered::Offered;
@@ -103,7 +104,7 @@ impl Host {
             for directory in directories(&own) {
                 arrivals.watch(&directory).map_err(Failure::run)?;
             }
-            for peer in peers().unwrap_or_default() {
+            for peer in stacks(peers().unwrap_or_default()) {
                 if known.insert(peer.clone()) {
                     tokio::spawn(self.clone().hear(peer, gone.clone()));
                 }
@@ -127,6 +128,11 @@ impl Host {
     }
 }
 
+/// Those that are no proxies, whose sockets are asked otherwise.
+fn stacks(peers: Vec<Peer>) -> Vec<Peer> {
+    peers.into_iter().filter(|peer| proxies::name(peer.path()).is_none()).collect()
+}
+
 fn source(peer: &Peer) -> String {
     peer.path().display().to_string()
 }
@@ -136,6 +142,8 @@ impl Source for Host {
         // Before any is asked: what answers by the same name afterwards is another one.
         std::mem::take(&mut *self.ended()).into_iter().for_each(|last| totals.end(last));
         let peers = peers().unwrap_or_default();
+        proxies::refresh(&peers, totals).await;
+        let peers = stacks(peers);
         let results = join_all(peers.iter().map(|peer| peer.ask(Ask::Figures))).await;
         let (mut samples, mut silent) = (Vec::new(), Vec::new());
         for (peer, result) in peers.iter().zip(results) {
@@ -149,11 +157,12 @@ impl Source for Host {
     }
 }
 
-/// A stack of this process.
-pub(super) struct Own(pub(super) Offered);
+/// A stack of this process, and its proxy.
+pub(super) struct Own(pub(super) Offered, pub(super) OwnProxy);
 
 impl Source for Own {
     async fn refresh(&self, totals: &mut Totals) {
+        self.1.refresh(totals);
         let Offered { observed, program } = &self.0;
         let counters = observed.counters();
         let answer = Answer {

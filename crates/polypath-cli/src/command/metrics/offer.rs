@@ -9,6 +9,7 @@ use polypath_metrics::{LinkSample, Totals};
 use tokio::net::TcpListener;
 
 use super::collect::{Collector, Own, Source};
+use super::proxies::OwnProxy;
 use super::scrape::serve;
 use crate::command::Failure;
 use crate::command::offered::Offered;
@@ -27,10 +28,11 @@ impl MetricsArguments {
         self.metrics.is_some()
     }
 
-    /// Offers the figures of a stack as long as the runtime lasts. Must be called within a tokio runtime.
-    pub(in crate::command) fn offer(&self, offered: &Offered) -> Result<(), Failure> {
+    /// Offers the figures of a stack, and of the proxy that runs over it if there is one, as long as the runtime lasts. Must be called within a
+    /// tokio runtime.
+    pub(in crate::command) fn offer(&self, offered: &Offered, proxy: &OwnProxy) -> Result<(), Failure> {
         let Some(at) = self.metrics else { return Ok(()) };
-        tokio::spawn(serve(bind("--metrics", at)?, Collector::new(Own(offered.clone()))));
+        tokio::spawn(serve(bind("--metrics", at)?, Collector::new(Own(offered.clone(), proxy.clone()))));
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::super::control_socket::{Answer, Control};
 use super::super::uplink_names::UplinkNames;
 use super::super::{Failure, complain};
+use super::figures::Figures;
 use super::limits::Limits;
 use super::report::{ListenerReport, ProxyReport};
 use super::status::PROXIES;
@@ -69,6 +70,12 @@ pub(super) fn offer(name: Option<&str>) -> Result<Option<Offered>, Failure> {
     }
 }
 
+impl Offered {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 impl Answering {
     /// On a thread of its own, as long as what is returned is held.
     pub(super) fn begin(self, offered: &Offered) -> Result<Held, Failure> {
@@ -93,6 +100,7 @@ impl Answering {
                 let report = ProxyReport::new(name, listeners, (&self.proxy, &self.limits), &self.names);
                 serde_json::to_string(&report).map_err(|error| error.to_string())
             }
+            "figures" => serde_json::to_string(&Figures::of(&self.proxy)).map_err(|error| error.to_string()),
             "set" => serde_json::from_str::<ThrottleText>(rest)
                 .map_err(|error| error.to_string())
                 .and_then(|text| self.limits.set_one(&self.proxy, text)),

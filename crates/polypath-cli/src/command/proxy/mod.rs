@@ -5,6 +5,7 @@ mod arguments;
 mod doors;
 mod entrance_text;
 mod entrances;
+mod figures;
 mod file;
 mod intercepting;
 mod limits;
@@ -21,7 +22,9 @@ use polypath_config::{NoSuchKind, Policies};
 
 pub(super) use self::arguments::Arguments;
 use self::arguments::What;
+pub(super) use self::figures::Figures;
 use self::file::File;
+pub(super) use self::status::PROXIES;
 use super::Failure;
 use super::network::block_on_own_signals;
 

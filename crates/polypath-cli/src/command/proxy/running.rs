@@ -12,12 +12,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::super::engine::Task;
+use super::super::metrics::OwnProxy;
 use super::super::request_log::Log;
 use super::super::uplink_names::UplinkNames;
 use super::super::{Failure, complain, print_line};
-use super::answering::{Answering, Asked, offer};
+use super::answering::{Answering, Asked, Offered, offer};
 use super::arguments::{Accept, RunArguments};
 use super::doors::Doors;
+use super::figures::Figures;
 use super::file::Plan;
 use super::limits::Limits;
 use super::report::ListenerReport;
@@ -46,11 +48,13 @@ pub(super) async fn run(
     let (ask, asked) = unbounded_channel();
     let mut wishes = Wishes::new(asked)?;
     let offered = offer(arguments.instance.as_deref())?;
+    let own = OwnProxy::default();
     let ports = plan.entrances.iter().map(|entrance| entrance.listen.0.port());
     let task = Task {
         listens: arguments.accept == Accept::Engine,
         ports: ports.filter(|_| arguments.accept == Accept::Engine).collect(),
         is_quiet: arguments.quiet,
+        proxy: own.clone(),
         ..Task::default()
     };
     let engine = arguments.engine.start(policies, &task).await?;
@@ -62,17 +66,20 @@ pub(super) async fn run(
     let multipath = (arguments.accept == Accept::Kernel).then(KernelEngine::new);
     let (lines, written) = Log::new(io::stdout(), complain).map_err(Failure::run)?;
     let lines = Arc::new(lines);
-    let logging = lines.clone();
+    // Who looks at the proxy may hold it on; at its end the lines are to be finished all the same.
+    let logging = Arc::downgrade(&lines);
     let (is_quiet, is_json) = (arguments.quiet, arguments.json);
     let names = Arc::new(UplinkNames::default());
     let machine = Arc::new(Machine(names.clone()));
     let settings = Settings { surroundings: machine.clone(), ..plan.settings() };
     let proxy = Proxy::new(Connector::new(engine.clone()), settings, move |end| {
-        if !is_quiet {
+        if let Some(lines) = logging.upgrade().filter(|_| !is_quiet) {
             let now = SystemTime::now();
-            logging.line(&if is_json { told::json(end, now) } else { told::text(end, now) });
+            lines.line(&if is_json { told::json(end, now) } else { told::text(end, now) });
         }
     });
+    let (figures, name) = (proxy.clone(), offered.as_ref().map_or("proxy", Offered::name).to_owned());
+    own.set(move || Figures::of(&figures).sample(String::new(), &name));
     let limits = Arc::new(Limits::new(arguments.engine.name_of(&engine) == "tcp"));
     limits.check(&plan.throttle).map_err(Failure::Input)?;
     limits.follow_file(&proxy, &plan.throttle);

@@ -1,0 +1,115 @@
+//! What a proxy has done since its start, in numbers.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::session::Ending;
+use crate::failure::ConnectFailure;
+
+/// How a session ended, in short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// Both sides ended in order.
+    Complete,
+    /// Rules, limits or users of this proxy were against it.
+    Refused,
+    /// The server was not reached.
+    NotReached,
+    /// One side broke, was idle for too long, or the proxy ended first.
+    Broken,
+    /// The client asked for nothing that can be answered.
+    Unasked,
+}
+
+impl Outcome {
+    /// In a word, such as for a label.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Refused => "refused",
+            Self::NotReached => "not_reached",
+            Self::Broken => "broken",
+            Self::Unasked => "unasked",
+        }
+    }
+}
+
+impl From<&Ending> for Outcome {
+    fn from(ending: &Ending) -> Self {
+        match ending {
+            Ending::Finished => Self::Complete,
+            Ending::NotReached(ConnectFailure::NotAllowed | ConnectFailure::Overloaded)
+            | Ending::Refused(_)
+            | Ending::NoProxyHeader(_)
+            | Ending::Overloaded(_) => Self::Refused,
+            Ending::NotReached(_) => Self::NotReached,
+            Ending::Unasked => Self::Unasked,
+            Ending::ClientBroke(_) | Ending::ServerBroke(_) | Ending::Idle | Ending::Stopped => Self::Broken,
+        }
+    }
+}
+
+/// What a proxy has done since its start, and who is within. None of the numbers but the first goes back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Those within, by the name of the protocol.
+    pub present: BTreeMap<&'static str, u64>,
+    /// Those that have ended, of HTTP each request, by the name of the protocol and how they ended.
+    pub ended: BTreeMap<(&'static str, Outcome), u64>,
+    /// What they have moved, those within too.
+    pub carried: Carried,
+}
+
+/// Octets each way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// To servers.
+    pub to_server_bytes: u64,
+    /// To clients.
+    pub to_client_bytes: u64,
+}
+
+impl Carried {
+    pub(super) fn add(&mut self, other: Self) {
+        self.to_server_bytes = self.to_server_bytes.saturating_add(other.to_server_bytes);
+        self.to_client_bytes = self.to_client_bytes.saturating_add(other.to_client_bytes);
+    }
+}
+
+/// Sessions that have ended. Touched once by each.
+#[derive(Debug, Default)]
+pub(super) struct Ended(Mutex<BTreeMap<(&'static str, Outcome), u64>>);
+
+impl Ended {
+    pub(super) fn count(&self, protocol: &'static str, ending: &Ending) {
+        *self.lock().entry((protocol, ending.into())).or_default() += 1;
+    }
+
+    pub(super) fn so_far(&self) -> BTreeMap<(&'static str, Outcome), u64> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(&'static str, Outcome), u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ending_has_one_word() {
+        for (ending, expected) in [
+            (Ending::Finished, "complete"),
+            (Ending::NotReached(ConnectFailure::NotAllowed), "refused"),
+            (Ending::NotReached(ConnectFailure::Refused), "not_reached"),
+            (Ending::ServerBroke("reset".into()), "broken"),
+            (Ending::Stopped, "broken"),
+            (Ending::Unasked, "unasked"),
+        ] {
+            assert_eq!(Outcome::from(&ending).name(), expected, "{ending}");
+        }
+    }
+}
