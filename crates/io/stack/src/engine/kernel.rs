@@ -221,6 +221,21 @@ impl KernelEngine {
         let (tally, wants_multipath) = (self.tally.clone(), !self.is_plain_tcp);
         Ok(KernelListener { inner, keepalive: self.keepalive, tally, wants_multipath })
     }
+
+    /// Goes on with a socket that listens already, such as one that a service manager opened. Whether Multipath TCP is spoken there is as that
+    /// was opened. Errors: as for [`KernelEngine::listen`], and `InvalidInput` for a socket that does not listen.
+    pub fn adopt(&self, listener: std::net::TcpListener) -> io::Result<KernelListener> {
+        crate::stack::current_runtime()?;
+        let socket = SockRef::from(&listener);
+        if !socket.is_listener()? {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "this socket does not listen"));
+        }
+        let wants_multipath = socket.protocol()? == Some(Protocol::MPTCP);
+        self.keepalive.set(socket);
+        listener.set_nonblocking(true)?;
+        let (inner, tally) = (TcpListener::from_std(listener)?, self.tally.clone());
+        Ok(KernelListener { inner, keepalive: self.keepalive, tally, wants_multipath })
+    }
 }
 
 /// What the kernel tells of a connection whose socket someone else holds.
@@ -438,6 +453,22 @@ mod tests {
         let error = listened.expect_err("no runtime");
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<NoRuntime>());
         assert_eq!(inner, Some(&NoRuntime::Missing));
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_listens_already_is_gone_on_with() {
+        let (engine, here) = (KernelEngine::new(), "127.0.0.1:0".parse::<SocketAddr>().expect("an address"));
+        let opened = std::net::TcpListener::bind(here).expect("a socket");
+        let listener = engine.adopt(opened).expect("a listener");
+        let to = listener.local_addr().expect("its address");
+        let (options, client) = (ConnectOptions::default(), KernelEngine::plain_tcp());
+        let (sent, accepted) = tokio::join!(client.connect(to, &options), listener.accept());
+        drop(sent.expect("a connection"));
+        assert!(accepted.expect("the same").0.is_plain, "it was opened for TCP");
+
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        let error = engine.adopt(socket.into()).expect_err("nobody can come");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[tokio::test]
