@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -36,13 +38,22 @@ fn command(folder: &PathBuf) -> Command {
 
 impl Fixture {
     fn new(name: &str, file: impl FnOnce(SocketAddr) -> String) -> (Self, TcpListener) {
+        Self::started(name, file, command)
+    }
+
+    /// One that a command starts, to which the rest of the words are added.
+    fn started(
+        name: &str,
+        file: impl FnOnce(SocketAddr) -> String,
+        start: impl FnOnce(&PathBuf) -> Command,
+    ) -> (Self, TcpListener) {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("proxy-{name}"));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
         let server = TcpListener::bind("127.0.0.1:0").expect("a server");
         let text = file(server.local_addr().expect("its address"));
         fs::write(folder.join("proxy.toml"), text).expect("a file");
-        let mut starting = command(&folder);
+        let mut starting = start(&folder);
         starting.args(["proxy.toml", "--engine", "tcp", "--accept", "tcp"]).stdout(Stdio::piped());
         let mut child = starting.spawn().expect("a proxy");
         let mut said = BufReader::new(child.stdout.take().expect("its output"));
@@ -183,4 +194,55 @@ fn limits_of_the_file_come_and_go_with_it() {
     assert!(mistake.contains("no limit is called all: expected one of mine"), "{mistake}");
     assert!(proxy.refused(&["set", "nothing"]).contains("the limit says nothing"));
     assert!(proxy.refused(&["down", "--instance", "other"]).contains("no proxy named other runs"));
+}
+
+/// As a service manager starts it: with a socket that listens as descriptor 3, and a socket to be told at.
+fn handed_down(folder: &PathBuf, listener: OwnedFd, notified: &str) -> Command {
+    let mut starting = Command::new("sh");
+    let words = "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\"";
+    starting.args(["-c", words, "sh", env!("CARGO_BIN_EXE_polypath"), "proxy"]).stdin(listener);
+    starting.env("POLYPATH_RUNTIME_DIR", folder).env("NOTIFY_SOCKET", notified).current_dir(folder);
+    starting
+}
+
+#[test]
+fn a_socket_that_is_handed_down_is_where_clients_enter() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let at = listener.local_addr().expect("its address");
+    let to = |server: SocketAddr| {
+        format!("[[entrances]]\nprotocol = \"forward\"\nlisten = \"{at}\"\nto = \"{server}\"\n")
+    };
+    // As long as this end of the test has it, too, nobody else could listen there.
+    let handed = listener.try_clone().expect("a copy");
+    let told = std::cell::OnceCell::new();
+    let (proxy, server) = Fixture::started("handed", to, |folder| {
+        let place = folder.join("notified");
+        let socket = UnixDatagram::bind(&place).expect("a socket");
+        assert!(told.set(socket).is_ok());
+        handed_down(folder, handed.into(), place.to_str().expect("UTF-8"))
+    });
+    let told = told.into_inner().expect("a socket");
+    told.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+    let mut words = [0; 200];
+    let count = told.recv(&mut words).expect("word of it");
+    assert_eq!(&words[..count], b"READY=1\n");
+    assert_eq!(proxy.at, at);
+
+    let greeting = |server: &TcpListener| {
+        let mut client = TcpStream::connect(at).expect("a connection");
+        let (mut stream, _) = server.accept().expect("its other end");
+        stream.write_all(b"hello").expect("it is sent");
+        let mut heard = [0; 5];
+        client.read_exact(&mut heard).expect("it comes");
+        assert_eq!(&heard, b"hello");
+    };
+    greeting(&server);
+    let other = TcpListener::bind("127.0.0.1:0").expect("a server");
+    let place = proxy.folder.join("proxy.toml");
+    fs::write(&place, to(other.local_addr().expect("its address"))).expect("a file");
+    assert!(proxy.done(&["reload"]).starts_with("Clients of forward enter at"));
+    greeting(&other);
+    proxy.done(&["down"]);
+    let count = told.recv(&mut words).expect("word of it");
+    assert!(words[..count].starts_with(b"STOPPING=1\nEXTEND_TIMEOUT_USEC="), "{:?}", &words[..count]);
 }

@@ -134,6 +134,8 @@ fn files_of_a_proxy_are_as_their_schema_says() {
             panic!("{file}: {error}");
         }
     }
+    let packaged = fs::read_to_string(workspace().join("packaging/proxy.toml")).expect("the package's file");
+    assert!(schemas.validate(&toml(&packaged), index).is_ok());
     let whole = files.iter().find(|file| file.contains("[[throttle]]")).expect("one with limits");
     for (from, to) in [
         ("\"forward\"", "\"ftp\""),

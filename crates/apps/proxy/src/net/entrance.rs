@@ -1,5 +1,6 @@
 //! Where clients enter, and what becomes of them.
 
+use std::borrow::Borrow;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -112,8 +113,8 @@ impl Proxy {
     }
 
     /// Lets clients in, until [`Proxy::drain`], or until this future is dropped. Those within stay.
-    pub async fn serve(&self, listener: Listener, entrance: Entrance) {
-        let entrance = Arc::new(entrance);
+    pub async fn serve(&self, listener: impl Borrow<Listener>, entrance: Entrance) {
+        let (listener, entrance): (&Listener, _) = (listener.borrow(), Arc::new(entrance));
         let at = listener.local_addr().ok();
         let mut stop = self.0.stop.subscribe();
         let mut is_told = false;

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use super::super::ports::cannot_listen;
 use super::super::{Failure, complain};
 use super::entrances::{EntrancePlan, Listen, Protocol};
+use super::handed_down::HandedDown;
 use super::intercepting::Intercepting;
 use super::report::ListenerReport;
 
@@ -23,6 +24,7 @@ pub(super) struct Doors {
     /// For those who are intercepted, if Multipath TCP is wanted.
     multipath: Option<KernelEngine>,
     proxy: Proxy,
+    handed_down: HandedDown,
     open: BTreeMap<Listen, Door>,
     /// What leads connections here, once anything had to.
     intercepting: Option<Intercepting>,
@@ -32,28 +34,57 @@ struct Door {
     plan: EntrancePlan,
     /// With the ports that it got.
     at: Vec<SocketAddr>,
+    /// They may lead elsewhere without being closed: who waits in their queues stays there, and no right is needed to open them again.
+    listeners: Vec<Arc<Listener>>,
     /// Dropping it closes the door.
     serving: JoinSet<()>,
 }
 
 impl Door {
-    /// Until its sockets are closed.
-    async fn close(mut self) -> EntrancePlan {
+    /// Until nobody is let in.
+    async fn close(mut self) -> Closed {
         self.serving.shutdown().await;
-        self.plan
+        Closed { plan: self.plan, at: self.at, listeners: self.listeners }
     }
+}
+
+/// A door that was closed, and its sockets, unless these are to be opened anew.
+struct Closed {
+    plan: EntrancePlan,
+    at: Vec<SocketAddr>,
+    listeners: Vec<Arc<Listener>>,
 }
 
 /// What is listened at for an entrance.
 struct Opened<'a> {
     plan: &'a EntrancePlan,
     at: Vec<SocketAddr>,
-    listeners: Vec<Listener>,
+    listeners: Vec<Arc<Listener>>,
 }
 
 impl Doors {
-    pub(super) fn new(accepting: Engine, multipath: Option<KernelEngine>, proxy: Proxy) -> Self {
-        Self { accepting, multipath, proxy, open: BTreeMap::new(), intercepting: None }
+    pub(super) fn new(
+        accepting: Engine,
+        multipath: Option<KernelEngine>,
+        proxy: Proxy,
+        handed_down: HandedDown,
+    ) -> Self {
+        Self { accepting, multipath, proxy, handed_down, open: BTreeMap::new(), intercepting: None }
+    }
+
+    /// Says which sockets that were handed down have no use, or that none can have.
+    pub(super) fn check_handed_down(&self, wanted: &[EntrancePlan]) -> Result<Vec<String>, Failure> {
+        if !self.handed_down.is_empty() && !matches!(self.accepting, Engine::Kernel(_)) {
+            return Err(Failure::Input(
+                "sockets that are handed down are the kernel's: expected --accept kernel or tcp with them"
+                    .into(),
+            ));
+        }
+        let wanted: Vec<SocketAddr> = wanted.iter().map(|plan| plan.listen.0).collect();
+        let unused = self.handed_down.beside(&wanted).map(|at| {
+            format!("a socket at {at} was handed down, where nobody enters: expected an entrance that listens there")
+        });
+        Ok(unused.collect())
     }
 
     /// Where that is, as it is told.
@@ -90,19 +121,31 @@ impl Doors {
         let (mut opened, mut replaced) = (Vec::new(), Vec::new());
         for plan in missing {
             if let Some(door) = self.open.remove(&plan.listen) {
-                replaced.push(door.close().await);
+                let mut closed = door.close().await;
+                if intercepts(&closed.plan) || intercepts(plan) {
+                    // These are other sockets.
+                    closed.listeners.clear();
+                } else {
+                    let (at, listeners) = (closed.at.clone(), closed.listeners.clone());
+                    opened.push(Opened { plan, at, listeners });
+                }
+                let has_sockets = !closed.listeners.is_empty();
+                replaced.push(closed);
+                if has_sockets {
+                    continue;
+                }
             }
             match self.listen(plan).await {
                 Ok(listened) => opened.push(listened),
                 Err(failure) => {
                     drop(opened);
-                    return Err(self.reopened(&replaced, failure).await);
+                    return Err(self.reopened(replaced, failure).await);
                 }
             }
         }
         if let Err(failure) = self.intercept(wanted, &opened).await {
             drop(opened);
-            return Err(self.reopened(&replaced, failure).await);
+            return Err(self.reopened(replaced, failure).await);
         }
         for listen in closing {
             if self.open.remove(&listen).is_some() {
@@ -137,12 +180,18 @@ impl Doors {
         let listeners = match &plan.protocol {
             Protocol::Transparent(of) => of.listen(at.port(), self.multipath.as_ref()).await?,
             _ => {
-                let listener = self.accepting.listen(at).await;
+                let listener = match (&self.accepting, self.handed_down.at(at)) {
+                    (Engine::Kernel(engine), Some(socket)) => {
+                        socket.and_then(|socket| engine.adopt(socket)).map(Listener::Kernel)
+                    }
+                    (accepting, _) => accepting.listen(at).await,
+                };
                 vec![listener.map_err(|error| cannot_listen(at.port(), error.kind(), error))?]
             }
         };
         let at = listeners.iter().map(Listener::local_addr).collect::<Result<_, _>>();
-        Ok(Opened { plan, at: at.map_err(Failure::run)?, listeners })
+        let at = at.map_err(Failure::run)?;
+        Ok(Opened { plan, at, listeners: listeners.into_iter().map(Arc::new).collect() })
     }
 
     /// Has the system lead here what these entrances are for. What fails changes nothing.
@@ -159,12 +208,14 @@ impl Doors {
     }
 
     /// Opens again what was closed, after a failure; which is returned, unless not even that can be.
-    async fn reopened(&mut self, closed: &[EntrancePlan], failure: Failure) -> Failure {
-        for plan in closed {
-            let begun = match self.listen(plan).await {
-                Ok(listened) => self.begin(listened),
-                Err(failure) => Err(failure),
+    async fn reopened(&mut self, closed: Vec<Closed>, failure: Failure) -> Failure {
+        for Closed { plan, at, listeners } in closed {
+            let opened = if listeners.is_empty() {
+                self.listen(&plan).await
+            } else {
+                Ok(Opened { plan: &plan, at, listeners })
             };
+            let begun = opened.and_then(|opened| self.begin(opened));
             if let Err(failure) = begun {
                 return failure;
             }
@@ -175,11 +226,11 @@ impl Doors {
     /// Lets clients in, and says so.
     fn begin(&mut self, Opened { plan, at, listeners }: Opened<'_>) -> Result<String, Failure> {
         let mut serving = JoinSet::new();
-        for listener in listeners {
+        for listener in listeners.clone() {
             let (proxy, entrance) = (self.proxy.clone(), entrance(plan)?);
             serving.spawn(async move { proxy.serve(listener, entrance).await });
         }
-        let door = Door { plan: plan.clone(), at, serving };
+        let door = Door { plan: plan.clone(), at, listeners, serving };
         let told = door.tell();
         self.open.insert(plan.listen, door);
         Ok(told)

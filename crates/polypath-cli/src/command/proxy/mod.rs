@@ -7,6 +7,7 @@ mod entrance_text;
 mod entrances;
 mod figures;
 mod file;
+mod handed_down;
 mod intercepting;
 mod limits;
 mod report;
@@ -24,6 +25,7 @@ pub(super) use self::arguments::Arguments;
 use self::arguments::What;
 pub(super) use self::figures::Figures;
 use self::file::File;
+use self::handed_down::HandedDown;
 pub(super) use self::status::PROXIES;
 use super::Failure;
 use super::network::block_on_own_signals;
@@ -38,7 +40,8 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         None => {
             let arguments = &arguments.run.configured(policies)?;
             let plan = arguments.plan()?;
-            block_on_own_signals(running::run(arguments, policies, plan))
+            let handed_down = HandedDown::take();
+            block_on_own_signals(running::run(arguments, policies, plan, handed_down))
         }
     }
 }

@@ -8,6 +8,7 @@ use polypath_config::Policies;
 use polypath_proxy::net::{Connector, Proxy, Settings};
 use polypath_stack::Engine;
 use polypath_stack::engine::KernelEngine;
+use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -21,6 +22,7 @@ use super::arguments::{Accept, RunArguments};
 use super::doors::Doors;
 use super::figures::Figures;
 use super::file::Plan;
+use super::handed_down::HandedDown;
 use super::limits::Limits;
 use super::report::ListenerReport;
 use super::surroundings::Machine;
@@ -44,6 +46,7 @@ pub(super) async fn run(
     arguments: &RunArguments,
     policies: &Policies,
     mut plan: Plan,
+    handed_down: HandedDown,
 ) -> Result<(), Failure> {
     let (ask, asked) = unbounded_channel();
     let mut wishes = Wishes::new(asked)?;
@@ -84,7 +87,8 @@ pub(super) async fn run(
     limits.check(&plan.throttle).map_err(Failure::Input)?;
     limits.follow_file(&proxy, &plan.throttle);
     let listeners = Arc::default();
-    let doors = Doors::new(accepting, multipath, proxy.clone());
+    let doors = Doors::new(accepting, multipath, proxy.clone(), handed_down);
+    doors.check_handed_down(&plan.entrances)?.iter().for_each(|line| complain(line));
     let mut running = Running { doors, proxy: proxy.clone(), limits, machine, listeners };
     for line in running.open(&plan).await? {
         tell(arguments, &line)?;
@@ -96,6 +100,7 @@ pub(super) async fn run(
             Answering { proxy: proxy.clone(), limits, names, listeners, asked: ask }.begin(offered)?;
         answering = Some(begun);
     }
+    tell_manager(&[NotifyState::Ready]);
     loop {
         match wishes.next().await {
             Wish::Reload(reply) => {
@@ -123,6 +128,8 @@ pub(super) async fn run(
             }
         }
     }
+    let most = u32::try_from((plan.drain + CLOSING + LAST_LINES).as_micros()).unwrap_or(u32::MAX);
+    tell_manager(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(most)]);
     // Those within are known to the system until they have finished.
     let intercepting = running.doors.stop_intercepting().await;
     let within = proxy.sessions().count();
@@ -147,6 +154,13 @@ pub(super) async fn run(
         lines.finish(&written, LAST_LINES);
     }
     taken_down
+}
+
+/// Tells a service manager that wants to know, such as systemd where a unit has `Type=notify`.
+fn tell_manager(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        complain(&format!("the service manager can't be told: {error}"));
+    }
 }
 
 /// Where clients can enter is no line of the log.
