@@ -47,7 +47,8 @@ impl Fixture {
         file: impl FnOnce(SocketAddr) -> String,
         start: impl FnOnce(&PathBuf) -> Command,
     ) -> (Self, TcpListener) {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("proxy-{name}"));
+        // Where a user without rights can read.
+        let folder = std::env::temp_dir().join(format!("polypath-proxy-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
         let server = TcpListener::bind("127.0.0.1:0").expect("a server");
@@ -106,7 +107,11 @@ impl Fixture {
 }
 
 fn forward(server: SocketAddr) -> String {
-    format!("[[entrances]]\nprotocol = \"forward\"\nlisten = \"0\"\nto = \"{server}\"\n")
+    forward_at("0", server)
+}
+
+fn forward_at(listen: &str, server: SocketAddr) -> String {
+    format!("[[entrances]]\nprotocol = \"forward\"\nlisten = \"{listen}\"\nto = \"{server}\"\n")
 }
 
 #[test]
@@ -209,9 +214,7 @@ fn handed_down(folder: &PathBuf, listener: OwnedFd, notified: &str) -> Command {
 fn a_socket_that_is_handed_down_is_where_clients_enter() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let at = listener.local_addr().expect("its address");
-    let to = |server: SocketAddr| {
-        format!("[[entrances]]\nprotocol = \"forward\"\nlisten = \"{at}\"\nto = \"{server}\"\n")
-    };
+    let to = |server: SocketAddr| forward_at(&at.to_string(), server);
     // As long as this end of the test has it, too, nobody else could listen there.
     let handed = listener.try_clone().expect("a copy");
     let told = std::cell::OnceCell::new();
@@ -245,4 +248,61 @@ fn a_socket_that_is_handed_down_is_where_clients_enter() {
     proxy.done(&["down"]);
     let count = told.recv(&mut words).expect("word of it");
     assert!(words[..count].starts_with(b"STOPPING=1\nEXTEND_TIMEOUT_USEC="), "{:?}", &words[..count]);
+}
+
+#[test]
+fn root_becomes_somebody_else_once_clients_can_enter() {
+    if !polypath_testbed::is_root_or_skip("a proxy that gives up root's rights") {
+        return;
+    }
+    // An address of its own, where nobody else listens.
+    let at = |port: u16| format!("127.77.6.5:{port}");
+    let (mut proxy, server) = Fixture::started(
+        "successor",
+        |server| forward_at(&at(81), server),
+        |folder| {
+            let mut starting = command(folder);
+            starting.args(["--user", "nobody"]);
+            starting
+        },
+    );
+    assert_eq!(proxy.at.to_string(), at(81));
+    let mut client = TcpStream::connect(proxy.at).expect("a connection");
+    let (mut stream, _) = server.accept().expect("its other end");
+    stream.write_all(b"hello").expect("it is sent");
+    client.read_exact(&mut [0; 5]).expect("it comes");
+    drop((client, stream));
+    for task in fs::read_dir(format!("/proc/{}/task", proxy.child.id())).expect("its threads") {
+        let state = fs::read_to_string(task.expect("a thread").path().join("status")).expect("its state");
+        let of = |key: &str| {
+            let line = state.lines().find(|line| line.starts_with(key)).expect("a line");
+            line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!((of("Uid:"), of("NoNewPrivs:")), (vec!["65534".to_owned(); 4], vec!["1".to_owned()]));
+        assert_eq!((of("Gid:"), of("Groups:")), (vec!["65534".to_owned(); 4], vec!["65534".to_owned()]));
+        assert_eq!(of("CapEff:"), ["0000000000000000"]);
+        assert_eq!(of("CapPrm:"), ["0000000000000000"]);
+    }
+
+    let place = proxy.folder.join("proxy.toml");
+    let server = server.local_addr().expect("its address");
+    fs::write(&place, forward_at(&at(82), server)).expect("a file");
+    let mistake = proxy.refused(&["reload"]);
+    let wanted = "port 82 needs root's rights, which were given up for nobody: expected a start anew, or a port from 1024 on; all stays as it was";
+    assert!(mistake.contains(wanted), "{mistake}");
+    assert_eq!(proxy.status()["listeners"][0]["address"], at(81));
+    // That one is open and stays so, though it could not be opened again.
+    let limited = forward_at(&at(81), server) + "proxy-protocol-to-servers = \"v1\"\n";
+    fs::write(&place, limited).expect("a file");
+    assert!(proxy.done(&["reload"]).starts_with("Clients of forward enter at 127.77.6.5:81"));
+    assert_eq!(proxy.done(&["down"]), "");
+    assert!(proxy.child.wait().expect("an end").success());
+    assert_eq!(proxy.done(&["status"]), "no proxy runs\n");
+
+    let refused = |words: &[&str]| proxy.refused(&[&["--socks", "0"], words].concat());
+    assert!(
+        refused(&["--engine", "tcp", "--user", "nobody-at-all"]).contains("there is no user nobody-at-all")
+    );
+    assert!(refused(&["--engine", "tcp", "--user", "root"]).contains("root has all rights"));
+    assert!(refused(&["--user", "nobody"]).contains("expected --engine kernel or tcp with it"));
 }

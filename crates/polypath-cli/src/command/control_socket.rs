@@ -158,6 +158,10 @@ impl Sockets {
     pub(super) fn wait_for_end(self, name: &str, most: Duration) -> Result<(), Failure> {
         let (begin, most) = (Instant::now(), most + MOST_WAIT);
         while self.names().map_err(Failure::run)?.iter().any(|running| running == name) {
+            // One that may not remove it has ended without.
+            if self.connect(name).is_ok_and(|answering| answering.is_none()) {
+                return self.remove(name).map_err(Failure::run);
+            }
             if begin.elapsed() > most {
                 return Err(Failure::Run(format!(
                     "{name} was told to end, and still runs after {} s",

@@ -491,6 +491,11 @@ impl EngineArguments {
         Ok(())
     }
 
+    /// The kernel's own sockets were asked for.
+    pub(super) fn is_of_kernel(&self) -> bool {
+        matches!(self.engine(), Kind::Kernel | Kind::Tcp)
+    }
+
     /// The kernel's own sockets carry the connections within this machine.
     pub(super) fn is_kernel_within_the_machine(&self) -> bool {
         match self.engine() {

@@ -12,6 +12,7 @@ use super::super::Failure;
 use super::super::engine::EngineArguments;
 use super::entrances::{EntrancePlan, Forward, Listen, Protocol, parse_forward, parse_listen, parse_port};
 use super::file::{self, File};
+use super::successor::Successor;
 use super::throttle::ThrottleText;
 use super::transparent::Transparent;
 
@@ -104,6 +105,9 @@ pub(super) struct RunArguments {
     /// Serve everybody who reaches it, without users or rules: an open relay
     #[arg(long)]
     pub(super) open: bool,
+    /// Become this user once clients can enter, and give up root's rights for good (engines kernel and tcp)
+    #[arg(long, value_name = "NAME")]
+    pub(super) user: Option<String>,
     /// What clients are met with: Multipath TCP of the kernel, which takes TCP, too; TCP alone; or the engine that reaches the servers
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value_t = Accept::Kernel)]
     pub(super) accept: Accept,
@@ -145,6 +149,18 @@ impl RunArguments {
         Ok(Self { engine: self.engine.configured(None, policies)?, ..self.clone() })
     }
 
+    /// Whom it becomes, if anybody.
+    pub(super) fn successor(&self) -> Result<Option<Successor>, Failure> {
+        let Some(name) = &self.user else { return Ok(None) };
+        if !self.engine.is_of_kernel() {
+            return Err(Failure::Input(
+                "--user: expected --engine kernel or tcp with it; others need rights as long as they run"
+                    .into(),
+            ));
+        }
+        Successor::find(name).map(Some)
+    }
+
     /// What the file and the options say.
     pub(super) fn plan(&self) -> Result<file::Plan, Failure> {
         let mut plan = match &self.file {
@@ -164,6 +180,12 @@ impl RunArguments {
         if self.accept == Accept::Engine && plan.entrances.iter().any(intercepts) {
             return Err(Failure::Input(
                 "--accept engine: only connections of the kernel can be intercepted: expected kernel or tcp"
+                    .into(),
+            ));
+        }
+        if self.user.is_some() && plan.entrances.iter().any(intercepts) {
+            return Err(Failure::Input(
+                "--user: expected no entrance that intercepts, which needs rights as long as it is there"
                     .into(),
             ));
         }

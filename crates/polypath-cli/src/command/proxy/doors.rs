@@ -25,6 +25,8 @@ pub(super) struct Doors {
     multipath: Option<KernelEngine>,
     proxy: Proxy,
     handed_down: HandedDown,
+    /// For whom root's rights were given up.
+    successor: Option<String>,
     open: BTreeMap<Listen, Door>,
     /// What leads connections here, once anything had to.
     intercepting: Option<Intercepting>,
@@ -69,7 +71,20 @@ impl Doors {
         proxy: Proxy,
         handed_down: HandedDown,
     ) -> Self {
-        Self { accepting, multipath, proxy, handed_down, open: BTreeMap::new(), intercepting: None }
+        Self {
+            accepting,
+            multipath,
+            proxy,
+            handed_down,
+            successor: None,
+            open: BTreeMap::new(),
+            intercepting: None,
+        }
+    }
+
+    /// Root's rights were given up for this user: ports that need them can't be opened any more.
+    pub(super) fn set_without_rights(&mut self, user: &str) {
+        self.successor = Some(user.into());
     }
 
     /// Says which sockets that were handed down have no use, or that none can have.
@@ -186,7 +201,16 @@ impl Doors {
                     }
                     (accepting, _) => accepting.listen(at).await,
                 };
-                vec![listener.map_err(|error| cannot_listen(at.port(), error.kind(), error))?]
+                let refused = |error: std::io::Error| match &self.successor {
+                    Some(user) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                        Failure::Run(format!(
+                            "port {} needs root's rights, which were given up for {user}: expected a start anew, or a port from 1024 on",
+                            at.port()
+                        ))
+                    }
+                    _ => cannot_listen(at.port(), error.kind(), error),
+                };
+                vec![listener.map_err(refused)?]
             }
         };
         let at = listeners.iter().map(Listener::local_addr).collect::<Result<_, _>>();

@@ -13,6 +13,7 @@ mod limits;
 mod report;
 mod running;
 mod status;
+mod successor;
 mod surroundings;
 mod throttle;
 mod told;
@@ -26,6 +27,7 @@ use self::arguments::What;
 pub(super) use self::figures::Figures;
 use self::file::File;
 use self::handed_down::HandedDown;
+use self::running::Given;
 pub(super) use self::status::PROXIES;
 use super::Failure;
 use super::network::block_on_own_signals;
@@ -40,8 +42,8 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         None => {
             let arguments = &arguments.run.configured(policies)?;
             let plan = arguments.plan()?;
-            let handed_down = HandedDown::take();
-            block_on_own_signals(running::run(arguments, policies, plan, handed_down))
+            let given = Given { handed_down: HandedDown::take(), successor: arguments.successor()? };
+            block_on_own_signals(running::run(arguments, policies, plan, given))
         }
     }
 }

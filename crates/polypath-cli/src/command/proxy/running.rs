@@ -25,6 +25,7 @@ use super::file::Plan;
 use super::handed_down::HandedDown;
 use super::limits::Limits;
 use super::report::ListenerReport;
+use super::successor::Successor;
 use super::surroundings::Machine;
 use super::told;
 
@@ -42,11 +43,17 @@ struct Running {
     listeners: Arc<Mutex<Vec<ListenerReport>>>,
 }
 
+/// What was looked at while the process had one thread.
+pub(super) struct Given {
+    pub(super) handed_down: HandedDown,
+    pub(super) successor: Option<Successor>,
+}
+
 pub(super) async fn run(
     arguments: &RunArguments,
     policies: &Policies,
     mut plan: Plan,
-    handed_down: HandedDown,
+    given: Given,
 ) -> Result<(), Failure> {
     let (ask, asked) = unbounded_channel();
     let mut wishes = Wishes::new(asked)?;
@@ -87,11 +94,16 @@ pub(super) async fn run(
     limits.check(&plan.throttle).map_err(Failure::Input)?;
     limits.follow_file(&proxy, &plan.throttle);
     let listeners = Arc::default();
-    let doors = Doors::new(accepting, multipath, proxy.clone(), handed_down);
+    let doors = Doors::new(accepting, multipath, proxy.clone(), given.handed_down);
     doors.check_handed_down(&plan.entrances)?.iter().for_each(|line| complain(line));
     let mut running = Running { doors, proxy: proxy.clone(), limits, machine, listeners };
     for line in running.open(&plan).await? {
         tell(arguments, &line)?;
+    }
+    // Before anybody is let in: nothing waited since.
+    if let Some(successor) = &given.successor {
+        successor.succeed()?;
+        running.doors.set_without_rights(successor.name());
     }
     let mut answering = None;
     if let Some(offered) = &offered {
