@@ -88,8 +88,14 @@ pub(super) async fn run(
             lines.line(&if is_json { told::json(end, now) } else { told::text(end, now) });
         }
     });
-    let (figures, name) = (proxy.clone(), offered.as_ref().map_or("proxy", Offered::name).to_owned());
-    own.set(move || Figures::of(&figures).sample(String::new(), &name));
+    let name = offered.as_ref().map_or("proxy", Offered::name).to_owned();
+    // Who offers figures goes on after the end, and must not hold the engine on.
+    let figures = Arc::new(proxy.clone());
+    let looked_at = Arc::downgrade(&figures);
+    own.set(move || {
+        let figures = looked_at.upgrade().map_or_else(Figures::default, |proxy| Figures::of(&proxy));
+        figures.sample(String::new(), &name)
+    });
     let limits = Arc::new(Limits::new(arguments.engine.name_of(&engine) == "tcp"));
     limits.check(&plan.throttle).map_err(Failure::Input)?;
     limits.follow_file(&proxy, &plan.throttle);
@@ -161,7 +167,7 @@ pub(super) async fn run(
         None => Ok(()),
     };
     engine.drain(CLOSING).await;
-    drop((proxy, answering, offered));
+    drop((proxy, figures, answering, offered));
     if let Some(lines) = Arc::into_inner(lines) {
         lines.finish(&written, LAST_LINES);
     }
