@@ -92,6 +92,8 @@ pub(super) struct PeerReport {
     pub(super) not_authentic_packets: u64,
     pub(super) late_packets: u64,
     pub(super) missing_packets: u64,
+    /// Came more than once, of those that are numbered.
+    pub(super) copied_packets: u64,
     pub(super) waiting_bytes: usize,
     pub(super) held_bytes: usize,
     /// Flows of TCP that are carried by Multipath TCP.
@@ -123,7 +125,7 @@ impl PeerReport {
         interface: impl Fn(polypath_tunnel::PathId) -> Option<String>,
     ) -> Self {
         let (counts, order) = (&status.counts, &status.order);
-        let ResequencerCounts { late, missing, .. } = *order;
+        let ResequencerCounts { late, missing, copies, .. } = *order;
         let kind = status.keys_age.map(|_| if status.knows_paths { "polypath" } else { "wireguard" });
         Self {
             name,
@@ -146,6 +148,7 @@ impl PeerReport {
             not_authentic_packets: counts.not_authentic,
             late_packets: late,
             missing_packets: missing,
+            copied_packets: copies,
             waiting_bytes: status.waiting_bytes,
             held_bytes: status.held_bytes,
             split_flows: status.split_flows,

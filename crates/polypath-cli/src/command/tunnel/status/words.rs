@@ -28,13 +28,14 @@ pub(super) fn words(report: &TunnelReport) -> String {
         };
         let _ = write!(
             text,
-            "\n    packets: {} sent, {} received, {} dropped, {} sent again, {} late, {} missing",
+            "\n    packets: {} sent, {} received, {} dropped, {} sent again, {} late, {} missing, {} copies",
             peer.sent_packets,
             peer.received_packets,
             peer.dropped_packets,
             peer.sent_again_packets,
             peer.late_packets,
-            peer.missing_packets
+            peer.missing_packets,
+            peer.copied_packets
         );
         if peer.repair_packets_sent + peer.repair_packets_received > 0 {
             let _ = write!(
@@ -89,7 +90,7 @@ mod tests {
         "sent_packets": 0, "received_packets": 0, "dropped_packets": 0, "pinned_dropped_packets": 0, "missing_pinned_paths": [],
         "sent_again_packets": 0, "repair_packets_sent": 0, "repair_packets_received": 0, "rebuilt_packets": 0,
         "not_rebuilt_packets": 0, "foreign_packets": 0, "replayed_packets": 0, "not_authentic_packets": 0, "late_packets": 0,
-        "missing_packets": 0, "waiting_bytes": 0, "held_bytes": 0, "split_flows": 0, "paths": []}"#;
+        "missing_packets": 0, "copied_packets": 0, "waiting_bytes": 0, "held_bytes": 0, "split_flows": 0, "paths": []}"#;
 
     #[test]
     fn a_spent_budget_is_told_with_what_follows() {
