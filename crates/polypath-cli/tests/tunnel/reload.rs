@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::UdpSocket;
+use std::process::Command;
 
 use polypath_testbed::is_root_or_skip;
 
@@ -98,4 +99,48 @@ fn packets_that_are_pinned_to_no_path_are_told() {
     let expected = "polypath: rules[0] pins packets for ";
     until("the line", || fs::read_to_string(folder.join("said.txt")).ok()?.contains(expected).then_some(()));
     drop((serving, calling));
+}
+
+#[test]
+fn a_route_that_is_taken_is_the_answer_of_a_reload_and_the_tunnel_goes_on() {
+    if !is_root_or_skip("a route that another interface has") {
+        return;
+    }
+    let hosts = Hosts::new();
+    let folder = hosts.laptop.path();
+    let (serving, calling) = (hosts.serve(), hosts.call());
+    hosts.wait_for_paths(2);
+    let mut stream = hosts.connect();
+    echo(&mut stream, 10_000);
+    let ip = |line: &str| {
+        let run = || must(Command::new("ip").args(line.split(' ')));
+        hosts.testbed.client.run(run).expect("the namespace")
+    };
+    ip("route add 10.55.0.0/24 dev path0");
+    let file = folder.join("laptop.toml");
+    let before = fs::read_to_string(&file).expect("a file");
+    let with = "allowed-ips = [\"10.54.0.0/24\", \"10.55.0.0/24\", ";
+    fs::write(&file, before.replace("allowed-ips = [", with)).expect("a file");
+    let refused = command(folder, "polypath tunnel reload").output().expect("it starts");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let expected = "10.55.0.0/24 can't go through polypath-vpn: another route to it is there";
+    assert!(said.contains(expected) && said.lines().count() == 1, "{said}");
+    assert!(!ip("route show dev polypath-vpn").contains("10.54"), "all stays as it was");
+    echo(&mut stream, 10_000);
+
+    ip("route del 10.55.0.0/24 dev path0");
+    must(&mut command(folder, "polypath tunnel reload"));
+    let routes = ip("route show dev polypath-vpn");
+    assert!(routes.contains("10.54.0.0/24") && routes.contains("10.55.0.0/24"), "{routes}");
+    echo(&mut stream, 10_000);
+
+    // Who begins with it is told at once.
+    drop(calling);
+    ip("route add 10.55.0.0/24 dev path0");
+    let mut up = command(folder, &hosts.up[1]);
+    let refused = hosts.testbed.client.run(|| up.output()).expect("the namespace").expect("it starts");
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains(expected), "{refused:?}");
+    drop(serving);
 }

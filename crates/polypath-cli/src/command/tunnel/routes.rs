@@ -4,10 +4,14 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
-use polypath_system::Netlink;
+use polypath_system::{Netlink, errno_of};
 use polypath_tunnel::Network;
+use rustix::io::Errno;
 
-use super::file::Plan;
+use super::file::{Address, PeerPlan, Plan};
+
+/// The bits of half of all addresses.
+const DEFAULT_BITS: u8 = 1;
 
 /// Gives the device its addresses.
 pub(super) fn set_up(netlink: &Netlink, plan: &Plan) -> io::Result<()> {
@@ -19,37 +23,108 @@ pub(super) fn set_up(netlink: &Netlink, plan: &Plan) -> io::Result<()> {
     netlink.set_up(name)
 }
 
-/// What leads through the device, whose addresses it has.
-pub(super) fn wanted(plan: &Plan) -> BTreeSet<Network> {
-    let own: Vec<_> =
-        plan.addresses.iter().filter_map(|own| Network::new(own.address, own.prefix_bits)).collect();
-    let networks = plan.networks().into_iter();
-    networks.filter(|network| !own.iter().any(|own| covers(own, network))).flat_map(parts).collect()
+/// What leads through a device with these addresses, to those of the plan's peers that `is_led` says.
+pub(super) fn wanted(plan: &Plan, own: &[Address], is_led: impl Fn(&PeerPlan) -> bool) -> BTreeSet<Network> {
+    let own: Vec<_> = own.iter().filter_map(|own| Network::new(own.address, own.prefix_bits)).collect();
+    let networks = plan.peers.iter().filter(|peer| is_led(peer)).flat_map(|peer| &peer.allowed_ips);
+    networks.filter(|network| !own.iter().any(|own| covers(own, network))).copied().flat_map(parts).collect()
+}
+
+/// Where routes are set.
+pub(super) trait Table {
+    fn add(&mut self, network: &Network) -> io::Result<()>;
+    /// One that is not there is gone, too.
+    fn remove(&mut self, network: &Network) -> io::Result<()>;
+}
+
+/// Routes through a device.
+pub(super) struct Through<'a> {
+    netlink: &'a Netlink,
+    device: &'a str,
+}
+
+impl<'a> Through<'a> {
+    pub(super) const fn new(netlink: &'a Netlink, device: &'a str) -> Self {
+        Self { netlink, device }
+    }
+}
+
+impl Table for Through<'_> {
+    fn add(&mut self, network: &Network) -> io::Result<()> {
+        let added =
+            self.netlink.add_route(self.device, (network.address(), network.prefix_bits()), None, None);
+        added.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                let device = self.device;
+                let said = format!("{network} can't go through {device}: another route to it is there");
+                io::Error::new(io::ErrorKind::AlreadyExists, said)
+            }
+            _ => error,
+        })
+    }
+
+    fn remove(&mut self, network: &Network) -> io::Result<()> {
+        let place = (network.address(), network.prefix_bits());
+        match self.netlink.remove_route(self.device, place, None, None) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) if errno_of(&error) == Some(Errno::SRCH.raw_os_error()) => Ok(()),
+            result => result,
+        }
+    }
 }
 
 /// What leads through the device. Later than the rest: names of endpoints are looked up without it.
 #[derive(Debug, Default)]
-pub(super) struct Led(BTreeSet<Network>);
+pub(super) struct Led {
+    set: BTreeSet<Network>,
+    /// What could not be done at the last try, as it was told.
+    failed: BTreeSet<String>,
+}
 
 impl Led {
-    /// Makes it what is wanted.
-    pub(super) fn lead(
-        &mut self,
-        netlink: &Netlink,
-        name: &str,
-        wanted: BTreeSet<Network>,
-    ) -> io::Result<()> {
-        for gone in self.0.difference(&wanted) {
-            match netlink.remove_route(name, (gone.address(), gone.prefix_bits()), None, None) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+    /// Whether all that is new of this can be set; nothing stays of the try. A default route is left out: for a moment it would lead
+    /// everything astray.
+    pub(super) fn check(&self, table: &mut impl Table, wanted: &BTreeSet<Network>) -> io::Result<()> {
+        let new = wanted.difference(&self.set).filter(|network| network.prefix_bits() > DEFAULT_BITS);
+        for network in new {
+            table.add(network).and_then(|()| table.remove(network))?;
+        }
+        Ok(())
+    }
+
+    /// There is something to do, or to be tried again.
+    pub(super) fn differs(&self, wanted: &BTreeSet<Network>) -> bool {
+        self.set != *wanted || !self.failed.is_empty()
+    }
+
+    /// Makes it what is wanted, as far as that can be. Returns what is to be told: each mistake once, as long as it stays.
+    pub(super) fn lead(&mut self, table: &mut impl Table, wanted: &BTreeSet<Network>) -> Vec<String> {
+        let mut failed = Vec::new();
+        for gone in self.set.difference(wanted).copied().collect::<Vec<_>>() {
+            match table.remove(&gone) {
+                Ok(()) => drop(self.set.remove(&gone)),
+                Err(error) => failed.push(error.to_string()),
             }
         }
-        for new in wanted.difference(&self.0) {
-            netlink.add_route(name, (new.address(), new.prefix_bits()), None, None)?;
+        for new in wanted.difference(&self.set).copied().collect::<Vec<_>>() {
+            match table.add(&new) {
+                Ok(()) => drop(self.set.insert(new)),
+                Err(error) => failed.push(error.to_string()),
+            }
         }
-        self.0 = wanted;
-        Ok(())
+        self.fail(failed)
+    }
+
+    /// This is what could not be done now.
+    pub(super) fn fail(&mut self, failed: Vec<String>) -> Vec<String> {
+        let new = failed.iter().filter(|line| !self.failed.contains(*line)).cloned().collect();
+        self.failed = failed.into_iter().collect();
+        new
+    }
+
+    /// Something could not be done at the last try.
+    pub(super) fn has_failed(&self) -> bool {
+        !self.failed.is_empty()
     }
 }
 
@@ -72,6 +147,61 @@ fn parts(network: Network) -> Vec<Network> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A table in which others have routes, too.
+    #[derive(Default)]
+    struct Shared {
+        others: BTreeSet<Network>,
+        ours: BTreeSet<Network>,
+    }
+
+    impl Table for Shared {
+        fn add(&mut self, network: &Network) -> io::Result<()> {
+            let is_free = !self.others.contains(network) && self.ours.insert(*network);
+            if is_free { Ok(()) } else { Err(io::Error::other(format!("{network} is taken"))) }
+        }
+
+        fn remove(&mut self, network: &Network) -> io::Result<()> {
+            self.ours.remove(network);
+            Ok(())
+        }
+    }
+
+    fn networks(texts: &[&str]) -> BTreeSet<Network> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn what_can_be_set_is_kept_and_the_rest_tried_again() {
+        let mut table = Shared { others: networks(&["10.1.0.0/16"]), ours: BTreeSet::new() };
+        let (mut led, wanted) = (Led::default(), networks(&["10.0.0.0/16", "10.1.0.0/16", "10.2.0.0/16"]));
+        assert_eq!(led.lead(&mut table, &wanted), ["10.1.0.0/16 is taken"]);
+        assert_eq!(table.ours, networks(&["10.0.0.0/16", "10.2.0.0/16"]));
+        assert!(led.differs(&wanted));
+        assert!(led.lead(&mut table, &wanted).is_empty(), "it was told");
+        assert!(led.has_failed());
+        table.others.clear();
+        assert!(led.lead(&mut table, &wanted).is_empty());
+        assert!(table.ours == wanted && !led.differs(&wanted));
+        // What is taken once more is told once more.
+        table.others = networks(&["10.3.0.0/16"]);
+        let wanted = networks(&["10.2.0.0/16", "10.3.0.0/16"]);
+        assert_eq!(led.lead(&mut table, &wanted), ["10.3.0.0/16 is taken"]);
+        assert_eq!(table.ours, networks(&["10.2.0.0/16"]));
+    }
+
+    #[test]
+    fn a_try_leaves_nothing() {
+        let mut table = Shared { others: networks(&["10.1.0.0/16"]), ours: BTreeSet::new() };
+        let mut led = Led::default();
+        assert!(led.check(&mut table, &networks(&["10.0.0.0/16", "10.2.0.0/16", "0.0.0.0/1"])).is_ok());
+        let error = led.check(&mut table, &networks(&["10.0.0.0/16", "10.1.0.0/16"])).unwrap_err();
+        assert_eq!(error.to_string(), "10.1.0.0/16 is taken");
+        assert!(table.ours.is_empty());
+        led.lead(&mut table, &networks(&["10.0.0.0/16"]));
+        assert!(led.check(&mut table, &networks(&["10.0.0.0/16"])).is_ok(), "it is there already");
+        assert_eq!(table.ours, networks(&["10.0.0.0/16"]));
+    }
 
     #[test]
     fn a_default_route_is_two_halves() {

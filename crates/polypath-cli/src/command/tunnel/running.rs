@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use polypath_system::Netlink;
 use polypath_tunnel::driver::{Driver, Handle};
 use polypath_tunnel::{Engine, FlowPolicy, PeerConfig, PeerId, Rule, Rules};
 
@@ -16,6 +17,7 @@ use super::endpoints::is_name;
 use super::file::{File, PeerPlan, Plan};
 use super::follower::Follower;
 use super::pinned;
+use super::routes::{self, Led, Through};
 use super::uplinks::Wanted;
 
 /// What the threads of a tunnel share.
@@ -26,6 +28,8 @@ pub(super) struct Running {
     /// Rung when the file was taken anew.
     pub(super) changed: tokio::sync::Notify,
     state: Mutex<State>,
+    /// What leads through the device. Taken before the state, if both are.
+    led: Mutex<Led>,
 }
 
 /// What changes while it runs.
@@ -87,7 +91,7 @@ impl Running {
             pinned: pinned::Told::default(),
         });
         let file = std::path::absolute(file).map_err(Failure::run)?;
-        Ok(Self { file, is_quiet, changed: tokio::sync::Notify::new(), state })
+        Ok(Self { file, is_quiet, changed: tokio::sync::Notify::new(), state, led: Mutex::default() })
     }
 
     /// Nobody asks the driver's thread for something while holding it: that thread takes it, too.
@@ -95,16 +99,55 @@ impl Running {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the file as it is now. Returns what has changed, or what is wrong with it.
+    fn led(&self) -> MutexGuard<'_, Led> {
+        self.led.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leads the peers' networks through the device, as far as that can be. Returns what is to be told.
+    pub(super) fn lead(&self) -> Vec<String> {
+        let mut led = self.led();
+        let (name, wanted) = {
+            let state = self.state();
+            (state.plan.name.clone(), routes::wanted(&state.plan, &state.plan.addresses, |_| true))
+        };
+        if !led.differs(&wanted) {
+            return Vec::new();
+        }
+        match Netlink::new() {
+            Ok(netlink) => led.lead(&mut Through::new(&netlink, &name), &wanted),
+            Err(error) => led.fail(vec![error.to_string()]),
+        }
+    }
+
+    /// Something does not lead through the device that should.
+    pub(super) fn lacks_routes(&self) -> bool {
+        self.led().has_failed()
+    }
+
+    /// Takes the file as it is now. Returns what has changed, or what is wrong with it: then all stays as it was.
     pub(super) fn reload(
         self: &std::sync::Arc<Self>,
         handle: &Handle<Driver>,
     ) -> Result<Vec<String>, String> {
         let plan = File::read(&self.file).and_then(|file| file.plan(&self.file)).map_err(Failure::message)?;
+        self.check_routes(&plan).map_err(|error| format!("{}: {error}", self.file.display()))?;
         let running = std::sync::Arc::clone(self);
         let told = handle.ask(move |driver| running.state().take_plan(driver, plan));
+        let mut told = told.map_err(|error| error.to_string())??;
+        told.extend(self.lead());
         self.changed.notify_one();
-        told.map_err(|error| error.to_string())?
+        Ok(told)
+    }
+
+    /// Whether what another plan wants can lead through the device.
+    fn check_routes(&self, plan: &Plan) -> io::Result<()> {
+        let led = self.led();
+        let (name, wanted) = {
+            let state = self.state();
+            // It has the addresses that it had.
+            (state.plan.name.clone(), routes::wanted(plan, &state.plan.addresses, |_| true))
+        };
+        led.check(&mut Through::new(&Netlink::new()?, &name), &wanted)
     }
 }
 

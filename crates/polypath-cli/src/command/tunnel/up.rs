@@ -18,7 +18,7 @@ use super::control::{Question, TUNNELS, answering};
 use super::endpoints::Endpoints;
 use super::file::{File, Plan};
 use super::recording;
-use super::routes::{self, Led};
+use super::routes::{self, Led, Through};
 use super::running::{Running, Seen, peer_config};
 use super::status;
 use super::uplinks::wanted;
@@ -57,6 +57,8 @@ fn carry(path: &Path, plan: Plan, control: Control, is_quiet: bool) -> Result<()
     let tun = TunConfig { name: plan.name.clone(), udp_segmentation: true, ..TunConfig::default() };
     let tun = Tun::create(&tun).map_err(Failure::run)?;
     routes::set_up(&netlink, &plan).map_err(Failure::run)?;
+    let all = routes::wanted(&plan, &plan.addresses, |_| true);
+    Led::default().check(&mut Through::new(&netlink, &plan.name), &all).map_err(Failure::run)?;
     let gateway = forward(&plan)?;
     let listen_port = plan.listen_port;
     let running = Arc::new(Running::new(path, plan, &engine, is_quiet)?);
@@ -74,7 +76,7 @@ fn carry(path: &Path, plan: Plan, control: Control, is_quiet: bool) -> Result<()
     let carrier = carrier.map_err(Failure::run)?;
     answer(&running, &handle, control)?;
     let ending = Arc::clone(&running);
-    let mut following = Following { running, handle: handle.clone(), gateway, led: Led::default() };
+    let mut following = Following { running, handle: handle.clone(), gateway, lacks_paths: None };
     let ended = runtime.block_on(following.follow(watch, end));
     // Not within the runtime, which must not wait.
     let closed = following.gateway.take().map_or(Ok(()), Gateway::close);
@@ -129,8 +131,8 @@ struct Following {
     running: Arc<Running>,
     handle: Handle<Driver>,
     gateway: Option<Gateway>,
-    /// What leads through the device.
-    led: Led,
+    /// Why the interfaces could not be looked at, as it was told.
+    lacks_paths: Option<String>,
 }
 
 impl Following {
@@ -145,14 +147,14 @@ impl Following {
         let mut endpoints = Endpoints::default();
         let mut silent = Vec::new();
         self.tell(&format!("{} is up; `polypath tunnel status` shows it", self.running.state().plan.name));
-        self.tell_of_leaks().await?;
+        self.tell_of_leaks().await;
         loop {
             endpoints = self.look_up(endpoints, std::mem::take(&mut silent)).await?;
             let looked_up = Instant::now();
             if endpoints.is_complete() {
                 self.lead().await?;
             }
-            self.take_paths(&endpoints).await?;
+            self.take_paths(&endpoints).await;
             loop {
                 tokio::select! {
                     changed = watch.changed() => {
@@ -167,7 +169,7 @@ impl Following {
                         let seen = self.look();
                         let is_late = looked_up.elapsed() >= LOOK_AGAIN;
                         silent = seen.silent;
-                        if seen.budgets_changed || (is_late && (!silent.is_empty() || !endpoints.is_complete())) {
+                        if seen.budgets_changed || (is_late && (!silent.is_empty() || !endpoints.is_complete() || self.lacks_something())) {
                             break;
                         }
                     }
@@ -188,6 +190,11 @@ impl Following {
         if !self.running.is_quiet {
             complain(line);
         }
+    }
+
+    /// Something could not be done, and is tried again.
+    fn lacks_something(&self) -> bool {
+        self.lacks_paths.is_some() || self.running.lacks_routes()
     }
 
     fn interval(&self) -> SystemDuration {
@@ -225,24 +232,27 @@ impl Following {
     }
 
     /// Leads the peers' networks through the device.
-    async fn lead(&mut self) -> Result<(), Failure> {
-        let wanted = {
-            let state = self.running.state();
-            (state.plan.name.clone(), routes::wanted(&state.plan))
-        };
-        let mut led = std::mem::take(&mut self.led);
-        let leading = tokio::task::spawn_blocking(move || {
-            let result = Netlink::new().and_then(|netlink| led.lead(&netlink, &wanted.0, wanted.1));
-            (led, result)
-        });
-        let (led, result) = leading.await.map_err(Failure::run)?;
-        self.led = led;
-        result.map_err(Failure::run)
+    async fn lead(&self) -> Result<(), Failure> {
+        let running = Arc::clone(&self.running);
+        let told = tokio::task::spawn_blocking(move || running.lead()).await.map_err(Failure::run)?;
+        told.iter().for_each(|line| self.tell(line));
+        Ok(())
     }
 
-    /// Takes the paths that the interfaces give now.
-    async fn take_paths(&mut self, endpoints: &Endpoints) -> Result<(), Failure> {
-        let state = read_state().await.map_err(Failure::run)?;
+    /// Takes the paths that the interfaces give now. If they can't be looked at, those of before stay.
+    async fn take_paths(&mut self, endpoints: &Endpoints) {
+        let state = match read_state().await {
+            Ok(state) => state,
+            Err(error) => {
+                let line = format!("paths can't follow the interfaces: {error}");
+                if self.lacks_paths.as_ref() != Some(&line) {
+                    self.tell(&line);
+                }
+                self.lacks_paths = Some(line);
+                return;
+            }
+        };
+        self.lacks_paths = None;
         let paths = {
             let running = self.running.state();
             wanted(&state, &running.plan.name, (&running.plan.uplinks, &running.budgets), &endpoints.found())
@@ -250,7 +260,6 @@ impl Following {
         let running = Arc::clone(&self.running);
         let told = self.handle.ask(move |driver| running.state().follow(driver, &paths));
         told.unwrap_or_default().iter().for_each(|line| self.tell(line));
-        Ok(())
     }
 
     /// Interfaces have changed: those that are new may have to pass something on.
@@ -269,15 +278,15 @@ impl Following {
     }
 
     /// Where all of IPv4 goes through the tunnel, people expect the rest to do so too.
-    async fn tell_of_leaks(&self) -> Result<(), Failure> {
+    async fn tell_of_leaks(&self) {
         if !self.running.state().plan.leaves_out_v6() {
-            return Ok(());
+            return;
         }
-        let state = read_state().await.map_err(Failure::run)?;
+        // That it can't be looked at is told when paths are taken.
+        let Ok(state) = read_state().await else { return };
         if state.routes.iter().any(|route| route.is_default() && route.destination.0.is_ipv6()) {
             self.tell("IPv6 goes past the tunnel; \"::/0\" among a peer's allowed-ips takes it in");
         }
-        Ok(())
     }
 }
 
