@@ -14,6 +14,8 @@ const QUIET: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Watch {
     changes: tokio::sync::mpsc::Receiver<()>,
+    /// Something has changed that nobody was told yet.
+    has_changed: bool,
     tasks: [tokio::task::AbortHandle; 2],
 }
 
@@ -42,13 +44,18 @@ impl Watch {
                 let _ = sender.try_send(());
             }
         });
-        Ok(Self { changes, tasks: [connection.abort_handle(), messages.abort_handle()] })
+        Ok(Self { changes, has_changed: false, tasks: [connection.abort_handle(), messages.abort_handle()] })
     }
 
-    /// Waits until something has changed and nothing more follows at once. None if the system tells no more.
+    /// Waits until something has changed and nothing more follows at once. None if the system tells no more. Whoever stops waiting is told
+    /// the next time.
     pub async fn changed(&mut self) -> Option<()> {
-        self.changes.recv().await?;
+        if !self.has_changed {
+            self.changes.recv().await?;
+            self.has_changed = true;
+        }
         while let Ok(Some(())) = tokio::time::timeout(QUIET, self.changes.recv()).await {}
+        self.has_changed = false;
         Some(())
     }
 }
@@ -67,6 +74,21 @@ mod tests {
     use polypath_testbed::{Testbed, is_root_or_skip};
 
     use super::*;
+
+    #[tokio::test]
+    async fn what_changes_while_somebody_stops_waiting_is_told_later() {
+        let (sender, changes) = tokio::sync::mpsc::channel(1);
+        let tasks = [(); 2].map(|()| tokio::spawn(async {}).abort_handle());
+        let mut watch = Watch { changes, has_changed: false, tasks };
+        sender.send(()).await.unwrap();
+        // It is taken, and then given up before it is known that nothing more follows.
+        let polled = std::future::poll_fn(|cx| {
+            let waiting = std::pin::pin!(watch.changed());
+            std::task::Poll::Ready(waiting.poll(cx).is_pending())
+        });
+        assert!(polled.await);
+        assert_eq!(watch.changed().await, Some(()));
+    }
 
     /// Far more than the socket has room for.
     const CHANGES: u32 = 4000;
