@@ -1,13 +1,14 @@
 //! Peers that come and move while a tunnel runs.
 
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
 
 use polypath_system::Netlink;
 use polypath_testbed::{Testbed, is_root_or_skip};
 
 use super::hosts::{
-    Hosts, INSIDE, attach, command, connect, echo, must, path_over, start, status, until, used_paths,
+    Hosts, INSIDE, append, attach, command, connect, echo, must, path_over, start, status, until, used_paths,
 };
 
 #[test]
@@ -89,5 +90,33 @@ fn a_name_is_looked_up_again_when_the_peer_is_silent() {
     name(1);
     echo(&mut stream, 10_000);
     assert_eq!(path_over(&status(hosts.laptop.path()), "path1")["state"], "used");
+    drop((serving, calling));
+}
+
+#[test]
+fn a_name_that_nobody_knows_holds_up_neither_other_peers_nor_the_end() {
+    if !is_root_or_skip("a name server that does not answer") {
+        return;
+    }
+    let mut hosts = Hosts::new();
+    let folder = hosts.laptop.path();
+    let bind = || UdpSocket::bind((Testbed::server_v4(0), 53));
+    let mute = hosts.testbed.server.run(bind).expect("the namespace").expect("a socket");
+    fs::write(folder.join("names"), format!("nameserver {}\noptions timeout:30\n", Testbed::server_v4(0)))
+        .expect("a file");
+    let keys = must(&mut command(folder, "polypath tunnel keygen"));
+    let public = keys.lines().find(|line| line.starts_with("public-key")).expect("a key");
+    let peer = format!("{public}\nendpoints = [\"slow.test\"]\nallowed-ips = [\"10.98.0.0/24\"]\n");
+    append(folder, "laptop.toml", &format!("[[peers]]\nname = \"slow\"\n{peer}"));
+    let program = env!("CARGO_BIN_EXE_polypath");
+    let script = format!("mount --bind names /etc/resolv.conf && exec {program} tunnel up laptop.toml");
+    hosts.up[1] = format!("unshare --mount bash -c '{script}'");
+    let (serving, calling) = (hosts.serve(), hosts.call());
+    hosts.wait_for_paths(2);
+    let mut stream = hosts.connect();
+    echo(&mut stream, 10_000);
+    mute.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+    mute.recv(&mut [0; 512]).expect("the name is asked for");
+    must(&mut command(hosts.laptop.path(), "polypath tunnel down"));
     drop((serving, calling));
 }

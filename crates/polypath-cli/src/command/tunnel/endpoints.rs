@@ -5,65 +5,118 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use polypath_tunnel::PeerId;
 
-use super::super::complain;
-
 /// Where peers are reached, unless an endpoint says otherwise.
 pub(super) const PORT: u16 = 51_820;
 
 /// A peer and one of its endpoints, as it is written.
-type Key = (PeerId, String);
+pub(super) type Key = (PeerId, String);
 
 /// The addresses of the peers' endpoints.
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
-    found: BTreeMap<Key, Vec<SocketAddr>>,
-    told: BTreeSet<String>,
-    /// All that was asked for was found.
-    is_complete: bool,
+    asked: BTreeMap<PeerId, Vec<String>>,
+    found: BTreeMap<Key, BTreeSet<SocketAddr>>,
+    /// Names to be looked up.
+    due: BTreeSet<Key>,
+    /// Names that are being looked up.
+    pending: BTreeSet<Key>,
+    /// What was said of names that were not found at the last try.
+    failed: BTreeMap<Key, String>,
+    /// Peers that were found.
+    known: BTreeSet<PeerId>,
+}
+
+/// What follows from a name that was looked up.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// There are other addresses, or a peer is known.
+    pub(super) has_changed: bool,
+    /// What is to be told.
+    pub(super) told: Option<String>,
 }
 
 impl Endpoints {
-    /// Looks up those of `asked` that are not known yet, which may take long, and again those of `silent` peers.
-    pub(super) fn look_up(&mut self, asked: &[Key], silent: &[PeerId], is_quiet: bool) {
-        self.look_up_by(asked, silent, resolve, |line| {
-            if !is_quiet {
-                complain(line);
-            }
-        });
-    }
-
-    fn look_up_by(
-        &mut self,
-        asked: &[Key],
-        silent: &[PeerId],
-        mut resolve: impl FnMut(&str) -> Result<Vec<SocketAddr>, String>,
-        mut tell: impl FnMut(&str),
-    ) {
-        self.found.retain(|key, _| asked.contains(key));
-        self.is_complete = true;
-        for key in asked {
-            let may_have_moved = silent.contains(&key.0) && is_name(&key.1);
-            if self.found.contains_key(key) && !may_have_moved {
-                continue;
-            }
-            match resolve(&key.1) {
-                Ok(addresses) => {
-                    self.told.clear();
-                    self.found.insert(key.clone(), addresses);
-                }
-                Err(error) => {
-                    // What was found before may still be true.
-                    self.is_complete &= self.found.contains_key(key);
-                    if self.told.insert(error.clone()) {
-                        tell(&error);
-                    }
-                }
+    /// These are asked for from now on. Addresses are known at once; what names mean is asked of [`Endpoints::take_due`].
+    pub(super) fn ask(&mut self, asked: BTreeMap<PeerId, Vec<String>>) {
+        self.asked = asked;
+        let asked = &self.asked;
+        let is_asked = |(peer, text): &Key| asked.get(peer).is_some_and(|texts| texts.contains(text));
+        self.found.retain(|key, _| is_asked(key));
+        self.failed.retain(|key, _| is_asked(key));
+        self.due.retain(is_asked);
+        self.known.retain(|peer| asked.contains_key(peer));
+        for (peer, text) in asked.iter().flat_map(|(peer, texts)| texts.iter().map(move |text| (peer, text)))
+        {
+            let key = (*peer, text.clone());
+            if let Some(address) = address_of(text) {
+                self.found.insert(key, BTreeSet::from([address]));
+            } else if !self.found.contains_key(&key) && !self.failed.contains_key(&key) {
+                self.due.insert(key);
             }
         }
+        self.learn();
     }
 
-    pub(super) fn is_complete(&self) -> bool {
-        self.is_complete
+    /// Names that were not found are looked up again, and those of `silent` peers, which may have moved.
+    pub(super) fn look_again(&mut self, silent: &[PeerId]) {
+        self.due.extend(self.failed.keys().cloned());
+        let of_silent = self.found.keys().filter(|(peer, text)| silent.contains(peer) && is_name(text));
+        self.due.extend(of_silent.cloned());
+    }
+
+    /// Names to look up now: what becomes of each is for [`Endpoints::handle_found`].
+    pub(super) fn take_due(&mut self) -> Vec<Key> {
+        let pending = &mut self.pending;
+        std::mem::take(&mut self.due).into_iter().filter(|key| pending.insert(key.clone())).collect()
+    }
+
+    /// A name was looked up.
+    pub(super) fn handle_found(&mut self, key: Key, found: Result<Vec<SocketAddr>, String>) -> Outcome {
+        self.pending.remove(&key);
+        let mut outcome = Outcome::default();
+        if !self.asked.get(&key.0).is_some_and(|texts| texts.contains(&key.1)) {
+            return outcome;
+        }
+        match found {
+            Ok(addresses) => {
+                self.failed.remove(&key);
+                let addresses: BTreeSet<_> = addresses.into_iter().collect();
+                outcome.has_changed = self.found.get(&key) != Some(&addresses);
+                self.found.insert(key, addresses);
+            }
+            // What was found before may still be true.
+            Err(error) => {
+                let is_told = self.failed.values().any(|told| *told == error);
+                outcome.told = (!is_told).then(|| error.clone());
+                self.failed.insert(key, error);
+            }
+        }
+        outcome.has_changed |= self.learn();
+        outcome
+    }
+
+    /// Who is known now. True if somebody is new.
+    fn learn(&mut self) -> bool {
+        let before = self.known.len();
+        for (&peer, texts) in &self.asked {
+            let key = |text: &String| (peer, text.clone());
+            let is_found = |text: &String| self.found.contains_key(&key(text));
+            let is_answered = |text: &String| {
+                let key = key(text);
+                let is_under_way = self.pending.contains(&key) || self.due.contains(&key);
+                !is_under_way && (self.found.contains_key(&key) || self.failed.contains_key(&key))
+            };
+            // One that is found is enough, once the others had their try.
+            if texts.iter().all(is_answered) && (texts.is_empty() || texts.iter().any(is_found)) {
+                self.known.insert(peer);
+            }
+        }
+        self.known.len() > before
+    }
+
+    /// Peers whose networks may lead through the tunnel: none of their names has to be looked up without it any more.
+    pub(super) const fn known(&self) -> &BTreeSet<PeerId> {
+        &self.known
     }
 
     /// Each address once, with its peer.
@@ -73,9 +126,15 @@ impl Endpoints {
     }
 }
 
+/// An endpoint that needs no lookup.
+fn address_of(endpoint: &str) -> Option<SocketAddr> {
+    let with_port = || endpoint.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT));
+    endpoint.parse().or_else(|_| with_port()).ok()
+}
+
 /// Whether an endpoint is a name, and not an address.
 pub(super) fn is_name(endpoint: &str) -> bool {
-    endpoint.parse::<SocketAddr>().is_err() && endpoint.parse::<IpAddr>().is_err()
+    address_of(endpoint).is_none()
 }
 
 /// Splits an endpoint into a host and a port.
@@ -101,7 +160,7 @@ pub(super) fn check_endpoint(text: &str) -> Result<(), String> {
 }
 
 /// The addresses of an endpoint; names are looked up.
-fn resolve(text: &str) -> Result<Vec<SocketAddr>, String> {
+pub(super) fn resolve(text: &str) -> Result<Vec<SocketAddr>, String> {
     let (host, port) = split_endpoint(text)?;
     let found = (host.as_str(), port).to_socket_addrs();
     found.map(Iterator::collect).map_err(|error| format!("{host} was not found: {error}"))
@@ -118,47 +177,89 @@ pub(super) fn with_port(text: &str, port: u16) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use polypath_tunnel::driver::{system_random, zero_since_1970};
     use polypath_tunnel::key::PrivateKey;
     use polypath_tunnel::{Engine, EngineConfig, PeerConfig};
 
     use super::*;
 
-    fn peer() -> PeerId {
+    fn peers<const COUNT: usize>() -> [PeerId; COUNT] {
         let mut config = EngineConfig::new(PrivateKey::from_random([1; 32]));
-        config.peers.push(PeerConfig::new(PrivateKey::from_random([2; 32]).public_key()));
-        Engine::new(config, zero_since_1970(), system_random()).peer_ids().next().unwrap()
+        for number in 0..COUNT {
+            let key = PrivateKey::from_random([2 + number as u8; 32]).public_key();
+            config.peers.push(PeerConfig::new(key));
+        }
+        let engine = Engine::new(config, zero_since_1970(), system_random());
+        engine.peer_ids().collect::<Vec<_>>().try_into().unwrap()
+    }
+
+    pub(in super::super) fn peer() -> PeerId {
+        let [peer] = peers();
+        peer
+    }
+
+    fn asked(of: &[(PeerId, &[&str])]) -> BTreeMap<PeerId, Vec<String>> {
+        of.iter().map(|(peer, texts)| (*peer, texts.iter().map(|&text| text.to_owned()).collect())).collect()
+    }
+
+    fn address(last: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, last], 7))
+    }
+
+    fn lasts(endpoints: &Endpoints) -> Vec<String> {
+        endpoints.found().iter().map(|(addr, _)| addr.to_string()).collect()
     }
 
     #[test]
     fn names_of_silent_peers_are_looked_up_again() {
         let (peer, mut endpoints, mut told) = (peer(), Endpoints::default(), Vec::new());
-        let asked = [(peer, "vpn.test".to_owned()), (peer, "10.0.0.9:7".to_owned())];
+        endpoints.ask(asked(&[(peer, &["vpn.test", "10.0.0.9:7"])]));
+        assert_eq!(lasts(&endpoints), ["10.0.0.9:7"], "an address is known at once");
         let mut look = |silent: &[PeerId], last: Option<u8>| {
-            let mut names = 0;
-            let resolve = |text: &str| {
-                names += usize::from(is_name(text));
-                let address = |last| SocketAddr::from(([10, 0, 0, last], 7));
-                match last {
-                    _ if !is_name(text) => Ok(vec![text.parse().unwrap()]),
-                    Some(last) => Ok(vec![address(last)]),
-                    None => Err(format!("{text} was not found")),
-                }
-            };
-            endpoints.look_up_by(&asked, silent, resolve, |line| told.push(line.to_owned()));
-            let mut found: Vec<_> = endpoints.found().iter().map(|(addr, _)| addr.to_string()).collect();
-            found.sort();
-            (endpoints.is_complete(), names, found)
+            endpoints.look_again(silent);
+            let due = endpoints.take_due();
+            for key in due.clone() {
+                let found = last.map(|last| vec![address(last)]).ok_or(format!("{} was not found", key.1));
+                told.extend(endpoints.handle_found(key, found).told);
+            }
+            (due.len(), lasts(&endpoints))
         };
-        assert_eq!(look(&[], None), (false, 1, vec!["10.0.0.9:7".to_owned()]));
+        assert_eq!(look(&[], None), (1, vec!["10.0.0.9:7".to_owned()]));
         let (first, second) = ("10.0.0.1:7".to_owned(), "10.0.0.2:7".to_owned());
-        assert_eq!(look(&[], Some(1)), (true, 1, vec![first.clone(), "10.0.0.9:7".into()]));
-        assert_eq!(look(&[], Some(2)).1, 0, "nobody is silent");
-        assert_eq!(look(&[peer], Some(2)), (true, 1, vec![second.clone(), "10.0.0.9:7".into()]));
+        assert_eq!(look(&[], None).0, 1, "it is told once");
+        assert_eq!(look(&[], Some(1)), (1, vec![first.clone(), "10.0.0.9:7".into()]));
+        assert_eq!(look(&[], Some(2)).0, 0, "nobody is silent");
+        assert_eq!(look(&[peer], Some(2)), (1, vec![second.clone(), "10.0.0.9:7".into()]));
         // What can't be found now may still be where it was.
-        assert_eq!(look(&[peer], None), (true, 1, vec![second, "10.0.0.9:7".into()]));
+        assert_eq!(look(&[peer], None), (1, vec![second, "10.0.0.9:7".into()]));
         assert_eq!(told, ["vpn.test was not found"; 2]);
+    }
+
+    #[test]
+    fn a_name_that_is_not_found_holds_nobody_up() {
+        let ([one, other, caller], mut endpoints) = (peers(), Endpoints::default());
+        endpoints.ask(asked(&[(one, &["slow.test"]), (other, &["fast.test", "10.0.0.9:7"]), (caller, &[])]));
+        let known = |endpoints: &Endpoints| endpoints.known().iter().copied().collect::<Vec<_>>();
+        assert_eq!(known(&endpoints), [caller], "who calls has no name");
+        let due = endpoints.take_due();
+        assert_eq!(due.len(), 2);
+        assert!(endpoints.take_due().is_empty(), "they are under way");
+        endpoints.look_again(&[]);
+        assert!(endpoints.take_due().is_empty(), "they are under way");
+        let fast = (other, "fast.test".to_owned());
+        let outcome = endpoints.handle_found(fast, Err("fast.test was not found".into()));
+        assert_eq!(outcome, Outcome { has_changed: true, told: Some("fast.test was not found".into()) });
+        assert_eq!(known(&endpoints), [other, caller], "it has another endpoint");
+        let slow = (one, "slow.test".to_owned());
+        assert!(endpoints.handle_found(slow, Ok(vec![address(1)])).has_changed);
+        assert_eq!(known(&endpoints), [one, other, caller]);
+        // A name that nobody asks for any more.
+        endpoints.look_again(&[one]);
+        assert_eq!(endpoints.take_due().len(), 2);
+        endpoints.ask(asked(&[(caller, &[])]));
+        let late = endpoints.handle_found((one, "slow.test".into()), Ok(vec![address(2)]));
+        assert_eq!((late, lasts(&endpoints).len(), known(&endpoints)), (Outcome::default(), 0, vec![caller]));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod file;
 mod follower;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod lookups;
 mod make;
 mod pinned;
 mod qr_code;

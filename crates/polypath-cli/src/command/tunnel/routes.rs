@@ -23,10 +23,13 @@ pub(super) fn set_up(netlink: &Netlink, plan: &Plan) -> io::Result<()> {
     netlink.set_up(name)
 }
 
-/// What leads through a device with these addresses, to those of the plan's peers that `is_led` says.
-pub(super) fn wanted(plan: &Plan, own: &[Address], is_led: impl Fn(&PeerPlan) -> bool) -> BTreeSet<Network> {
+/// What leads to these peers through a device with these addresses.
+pub(super) fn wanted<'a>(
+    own: &[Address],
+    peers: impl IntoIterator<Item = &'a PeerPlan>,
+) -> BTreeSet<Network> {
     let own: Vec<_> = own.iter().filter_map(|own| Network::new(own.address, own.prefix_bits)).collect();
-    let networks = plan.peers.iter().filter(|peer| is_led(peer)).flat_map(|peer| &peer.allowed_ips);
+    let networks = peers.into_iter().flat_map(|peer| &peer.allowed_ips);
     networks.filter(|network| !own.iter().any(|own| covers(own, network))).copied().flat_map(parts).collect()
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use polypath_system::Netlink;
 use polypath_tunnel::driver::{Driver, Handle};
-use polypath_tunnel::{Engine, FlowPolicy, PeerConfig, PeerId, Rule, Rules};
+use polypath_tunnel::{Engine, FlowPolicy, Network, PeerConfig, PeerId, Rule, Rules};
 
 use super::super::Failure;
 use super::super::history::now_s;
@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) peers: Vec<PeerId>,
     pub(super) follower: Follower,
     pub(super) budgets: Budgets,
+    /// Peers whose names were found. The others' networks do not lead through the device yet.
+    pub(super) known: BTreeSet<PeerId>,
     /// Interfaces whose budgets are spent, as was told.
     spent: BTreeSet<String>,
     /// Whether what has gone of budgets could not be kept the last time.
@@ -86,6 +88,7 @@ impl Running {
             peers,
             follower: Follower::default(),
             budgets,
+            known: BTreeSet::new(),
             spent: BTreeSet::new(),
             keeps_nothing: false,
             pinned: pinned::Told::default(),
@@ -103,12 +106,12 @@ impl Running {
         self.led.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leads the peers' networks through the device, as far as that can be. Returns what is to be told.
+    /// Leads the networks of peers that are known through the device, as far as that can be. Returns what is to be told.
     pub(super) fn lead(&self) -> Vec<String> {
         let mut led = self.led();
         let (name, wanted) = {
             let state = self.state();
-            (state.plan.name.clone(), routes::wanted(&state.plan, &state.plan.addresses, |_| true))
+            (state.plan.name.clone(), state.led_networks())
         };
         if !led.differs(&wanted) {
             return Vec::new();
@@ -145,7 +148,7 @@ impl Running {
         let (name, wanted) = {
             let state = self.state();
             // It has the addresses that it had.
-            (state.plan.name.clone(), routes::wanted(plan, &state.plan.addresses, |_| true))
+            (state.plan.name.clone(), routes::wanted(&state.plan.addresses, &plan.peers))
         };
         led.check(&mut Through::new(&Netlink::new()?, &name), &wanted)
     }
@@ -155,6 +158,14 @@ impl State {
     /// The peers, with what the plan says of each.
     pub(super) fn peers(&self) -> impl Iterator<Item = (PeerId, &PeerPlan)> {
         self.peers.iter().copied().zip(&self.plan.peers)
+    }
+
+    /// What leads through the device now.
+    fn led_networks(&self) -> BTreeSet<Network> {
+        let is_led = |(id, peer): &(PeerId, &PeerPlan)| {
+            self.known.contains(id) || !peer.endpoints.iter().any(|text| is_name(text))
+        };
+        routes::wanted(&self.plan.addresses, self.peers().filter(is_led).map(|(_, peer)| peer))
     }
 
     /// Another plan for the same device. Sessions of peers that stay go on.

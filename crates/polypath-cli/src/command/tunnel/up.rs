@@ -1,15 +1,17 @@
 //! A tunnel is brought up, and follows the interfaces until it ends.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration as SystemDuration, Instant};
+use std::time::Duration as SystemDuration;
 
 use polypath_netsetup::{Gateway, GatewayOptions, Watch};
 use polypath_system::tun::{Tun, TunConfig};
 use polypath_system::{Namespace, Netlink, SystemState};
 use polypath_tunnel::driver::{Driver, Handle, has_fast_aes, system_random, zero_since_1970};
-use polypath_tunnel::{Engine, EngineConfig};
+use polypath_tunnel::{Engine, EngineConfig, PeerId};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 
 use super::super::control_socket::{Answer, Control};
 use super::super::engine::clear_leftovers;
@@ -17,6 +19,7 @@ use super::super::{Failure, complain};
 use super::control::{Question, TUNNELS, answering};
 use super::endpoints::Endpoints;
 use super::file::{File, Plan};
+use super::lookups::Lookups;
 use super::recording;
 use super::routes::{self, Led, Through};
 use super::running::{Running, Seen, peer_config};
@@ -57,7 +60,7 @@ fn carry(path: &Path, plan: Plan, control: Control, is_quiet: bool) -> Result<()
     let tun = TunConfig { name: plan.name.clone(), udp_segmentation: true, ..TunConfig::default() };
     let tun = Tun::create(&tun).map_err(Failure::run)?;
     routes::set_up(&netlink, &plan).map_err(Failure::run)?;
-    let all = routes::wanted(&plan, &plan.addresses, |_| true);
+    let all = routes::wanted(&plan.addresses, &plan.peers);
     Led::default().check(&mut Through::new(&netlink, &plan.name), &all).map_err(Failure::run)?;
     let gateway = forward(&plan)?;
     let listen_port = plan.listen_port;
@@ -144,43 +147,55 @@ impl Following {
     ) -> Result<(), Failure> {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::run)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(Failure::run)?;
-        let mut endpoints = Endpoints::default();
-        let mut silent = Vec::new();
         self.tell(&format!("{} is up; `polypath tunnel status` shows it", self.running.state().plan.name));
         self.tell_of_leaks().await;
+        let (mut endpoints, mut lookups) = (Endpoints::default(), Lookups::new());
+        endpoints.ask(self.asked());
+        let mut wants_paths = true;
+        let mut tried_at = Instant::now();
+        let mut next_look = Instant::now() + self.interval();
         loop {
-            endpoints = self.look_up(endpoints, std::mem::take(&mut silent)).await?;
-            let looked_up = Instant::now();
-            if endpoints.is_complete() {
-                self.lead().await?;
+            if std::mem::take(&mut wants_paths) {
+                self.take_paths(&endpoints).await;
+                self.lead(&endpoints).await?;
             }
-            self.take_paths(&endpoints).await;
-            loop {
-                tokio::select! {
-                    changed = watch.changed() => {
-                        if changed.is_none() {
-                            return Err(Failure::Run("the system tells no more of its interfaces".into()));
-                        }
-                        self.update_gateway().await?;
-                        break;
+            lookups.begin(endpoints.take_due());
+            tokio::select! {
+                changed = watch.changed() => {
+                    if changed.is_none() {
+                        return Err(Failure::Run("the system tells no more of its interfaces".into()));
                     }
-                    () = self.running.changed.notified() => break,
-                    () = tokio::time::sleep(self.interval()) => {
-                        let seen = self.look();
-                        let is_late = looked_up.elapsed() >= LOOK_AGAIN;
-                        silent = seen.silent;
-                        if seen.budgets_changed || (is_late && (!silent.is_empty() || !endpoints.is_complete() || self.lacks_something())) {
-                            break;
-                        }
+                    self.update_gateway().await?;
+                    endpoints.look_again(&[]);
+                    wants_paths = true;
+                }
+                () = self.running.changed.notified() => {
+                    endpoints.ask(self.asked());
+                    next_look = next_look.min(Instant::now() + self.interval());
+                    wants_paths = true;
+                }
+                (key, found) = lookups.next() => {
+                    let outcome = endpoints.handle_found(key, found);
+                    outcome.told.iter().for_each(|line| self.tell(line));
+                    wants_paths = outcome.has_changed;
+                }
+                () = tokio::time::sleep_until(next_look) => {
+                    let seen = self.look();
+                    wants_paths = seen.budgets_changed;
+                    if tried_at.elapsed() >= LOOK_AGAIN {
+                        tried_at = Instant::now();
+                        endpoints.look_again(&seen.silent);
+                        wants_paths |= self.lacks_something();
                     }
-                    _ = interrupt.recv() => return Ok(()),
-                    _ = terminate.recv() => return Ok(()),
-                    ended = &mut end => {
-                        return match ended {
-                            Ok(ended) => ended.map_err(Failure::run),
-                            Err(_) => Err(Failure::Run("the tunnel's thread ended".into())),
-                        };
-                    }
+                    next_look = Instant::now() + self.interval();
+                }
+                _ = interrupt.recv() => return Ok(()),
+                _ = terminate.recv() => return Ok(()),
+                ended = &mut end => {
+                    return match ended {
+                        Ok(ended) => ended.map_err(Failure::run),
+                        Err(_) => Err(Failure::Run("the tunnel's thread ended".into())),
+                    };
                 }
             }
         }
@@ -210,30 +225,15 @@ impl Following {
         seen
     }
 
-    /// Looks up the names of peers, which may take long.
-    async fn look_up(
-        &self,
-        mut endpoints: Endpoints,
-        silent: Vec<polypath_tunnel::PeerId>,
-    ) -> Result<Endpoints, Failure> {
-        let running = Arc::clone(&self.running);
-        let looking = tokio::task::spawn_blocking(move || {
-            let asked: Vec<_> = {
-                let state = running.state();
-                let of_peer = |(id, peer): (_, &super::file::PeerPlan)| {
-                    peer.endpoints.iter().map(|text| (id, text.clone())).collect::<Vec<_>>()
-                };
-                state.peers().flat_map(of_peer).collect()
-            };
-            endpoints.look_up(&asked, &silent, running.is_quiet);
-            endpoints
-        });
-        looking.await.map_err(Failure::run)
+    /// The peers' endpoints.
+    fn asked(&self) -> BTreeMap<PeerId, Vec<String>> {
+        self.running.state().peers().map(|(id, peer)| (id, peer.endpoints.clone())).collect()
     }
 
-    /// Leads the peers' networks through the device.
-    async fn lead(&self) -> Result<(), Failure> {
+    /// Leads the networks of peers that are known through the device.
+    async fn lead(&self, endpoints: &Endpoints) -> Result<(), Failure> {
         let running = Arc::clone(&self.running);
+        running.state().known.clone_from(endpoints.known());
         let told = tokio::task::spawn_blocking(move || running.lead()).await.map_err(Failure::run)?;
         told.iter().for_each(|line| self.tell(line));
         Ok(())
