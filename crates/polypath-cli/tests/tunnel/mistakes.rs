@@ -1,6 +1,7 @@
 //! Files, and what is wrong with them. Needs no root.
 
 use std::fs;
+use std::process::Stdio;
 
 use super::hosts::{command, must};
 
@@ -67,4 +68,28 @@ fn mistakes_are_one_clear_line() {
     must(&mut command(folder.path(), "polypath tunnel keygen server.toml"));
     assert!(said("polypath tunnel keygen server.toml").contains("is there already"));
     assert!(said("polypath tunnel add-peer server.toml").contains("interface.endpoints: none"));
+}
+
+#[test]
+fn peers_that_are_added_at_once_are_all_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    must(&mut command(folder.path(), "polypath tunnel keygen server.toml --endpoint vpn.test"));
+    let add = |number: u32| {
+        let line =
+            format!("polypath tunnel add-peer server.toml --label peer{number} --out peer{number}.toml");
+        command(folder.path(), &line).stderr(Stdio::piped()).spawn().expect("it starts")
+    };
+    for adding in (0..8).map(add).collect::<Vec<_>>() {
+        let output = adding.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{output:?}");
+    }
+    let server = fs::read_to_string(folder.path().join("server.toml")).expect("a file");
+    let mut own: Vec<_> = server.lines().filter(|line| line.starts_with("allowed-ips")).collect();
+    own.sort();
+    own.dedup();
+    assert_eq!(own.len(), 8, "{server}");
+    for number in 0..8 {
+        assert!(server.contains(&format!("name = \"peer{number}\"")), "{server}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 9, "nothing else is left");
 }

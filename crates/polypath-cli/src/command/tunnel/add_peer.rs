@@ -14,8 +14,9 @@ use super::super::{Failure, complain, print_line};
 use super::control::{Question, TUNNELS};
 use super::endpoints::{PORT, with_port};
 use super::file::{Address, File, Interface, NAME, Peer, UplinksText, parse_address};
-use super::make::{random32, replace_secret, to_text, write_new_secret};
+use super::make::{random32, to_text};
 use super::qr_code::draw;
+use super::secret_file::{Locked, write_new_secret};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -50,8 +51,10 @@ struct More<'a> {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = &arguments.file;
-    let before = std::fs::read_to_string(path)
-        .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+    // From reading to writing nobody else adds a peer: of two that read the same, one would be lost.
+    let locked =
+        Locked::open(path).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+    let before = locked.text().to_owned();
     let server = File::parse(&before, path)?;
     let key: PrivateKey = server
         .interface
@@ -98,10 +101,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if !File::parse(&after, path).is_ok_and(|file| file.peers.len() == server.peers.len() + 1) {
         return Err(Failure::Input(format!("{}, peers: expected each as [[peers]]", path.display())));
     }
-    replace_secret(path, &after)?;
+    locked.replace(&after).map_err(|error| Failure::Run(format!("{}: {error}", path.display())))?;
     if let Err(failure) = show(arguments, &text) {
         // Nobody has the peer's key.
-        let _ = replace_secret(path, &before);
+        if let Err(error) = take_back(path, (&before, &after), &more) {
+            let key = &peer.public_key;
+            complain(&format!("{}: the peer {key} can't be taken out again: {error}", path.display()));
+        }
         return Err(failure);
     }
     let given: Vec<_> = new.addresses.iter().map(|own| own.address.to_string()).collect();
@@ -112,6 +118,24 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         tell_running(arguments, &server)
     ));
     Ok(())
+}
+
+/// Takes a peer out again, and nothing that others have written since.
+fn take_back(path: &Path, around: (&str, &str), more: &str) -> std::io::Result<()> {
+    let locked = Locked::open(path)?;
+    match without(locked.text(), around, more) {
+        Some(text) => locked.replace(&text),
+        None => Ok(()),
+    }
+}
+
+/// The file without a peer that was put behind what stood there `before`. Nothing if it is gone.
+fn without(text: &str, (before, after): (&str, &str), more: &str) -> Option<String> {
+    if text == after {
+        return Some(before.to_owned());
+    }
+    let (head, tail) = text.split_once(more)?;
+    Some(format!("{}{tail}", head.strip_suffix('\n').unwrap_or(head)))
 }
 
 /// Whether a new peer can be called so: by its label people tell it from the others.
@@ -285,6 +309,17 @@ mod tests {
     fn free(own: &str, taken: &[&str]) -> Option<String> {
         let taken: Vec<Network> = taken.iter().map(|text| text.parse().unwrap()).collect();
         free_address(parse_address(own).unwrap(), &taken).map(|free| free.to_string())
+    }
+
+    #[test]
+    fn what_others_have_added_stays_when_a_peer_is_taken_back() {
+        let (before, more) = ("[interface]\n\n\n", "[[peers]]\npublic-key = \"mine\"\n");
+        let after = format!("[interface]\n\n{more}");
+        let without = |text: &str| without(text, (before, &after), more);
+        assert_eq!(without(&after).as_deref(), Some(before));
+        let theirs = "[[peers]]\npublic-key = \"theirs\"\n";
+        assert_eq!(without(&format!("{after}\n{theirs}")), Some(format!("[interface]\n\n{theirs}")));
+        assert_eq!(without(&format!("[interface]\n\n{theirs}")), None);
     }
 
     #[test]

@@ -1,9 +1,6 @@
 //! Keys, and files of new ends.
 
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use polypath_tunnel::driver::system_random;
@@ -12,6 +9,7 @@ use polypath_tunnel::key::PrivateKey;
 use super::super::{Failure, complain, print_line};
 use super::endpoints::PORT;
 use super::file::{File, Interface, UplinksText, parse_address};
+use super::secret_file::write_new_secret;
 
 #[derive(Args, Debug)]
 pub(super) struct KeygenArguments {
@@ -65,29 +63,4 @@ pub(super) fn keygen(arguments: &KeygenArguments) -> Result<(), Failure> {
 
 pub(super) fn to_text(file: &File) -> Result<String, Failure> {
     toml::to_string(file).map_err(Failure::run)
-}
-
-/// A new file that only its owner may read.
-pub(super) fn write_new_secret(path: &Path, text: &str) -> Result<(), Failure> {
-    let said = |error: std::io::Error| Failure::Run(format!("{}: {error}", path.display()));
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
-        let is_there = error.kind() == std::io::ErrorKind::AlreadyExists;
-        let expected = "is there already: expected the name of a new file";
-        if is_there { Failure::Input(format!("{} {expected}", path.display())) } else { said(error) }
-    })?;
-    file.write_all(text.as_bytes()).map_err(said)
-}
-
-/// What is there is replaced whole, or not at all.
-pub(super) fn replace_secret(path: &Path, text: &str) -> Result<(), Failure> {
-    let said = |error: std::io::Error| Failure::Run(format!("{}: {error}", path.display()));
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside);
-    let mut file = file.map_err(said)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(said)?;
-    std::fs::rename(&beside, path).map_err(said)
 }

@@ -18,6 +18,7 @@ pub(super) mod recording;
 mod routes;
 mod rule_text;
 mod running;
+mod secret_file;
 mod status;
 mod up;
 mod uplinks;
