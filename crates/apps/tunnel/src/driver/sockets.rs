@@ -1,5 +1,6 @@
 //! The sockets outside.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,7 +18,7 @@ const RECEIVE_BYTES: usize = 1 << 16;
 /// Own addresses that one socket may be reached at.
 const MOST_LOCALS: usize = 4_096;
 
-/// Number of a socket.
+/// Number of a socket. No other one ever has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SocketId(usize);
 
@@ -50,18 +51,65 @@ impl Bound {
 }
 
 /// Where the engine sends from: a socket, and the own address if it has several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Local {
     socket: usize,
     address: Option<IpAddr>,
+}
+
+/// What the engine calls them.
+#[derive(Debug, Default)]
+struct Locals {
+    /// By the engine's number.
+    known: Vec<Local>,
+    numbers: BTreeMap<Local, u16>,
+    /// Numbers of sockets that were closed. The engine may still hold them: they are for others only once there are no new ones, the
+    /// first that was closed first.
+    free: VecDeque<u16>,
+}
+
+impl Locals {
+    fn number(&mut self, local: Local) -> LocalId {
+        if let Some(&number) = self.numbers.get(&local) {
+            return LocalId(number);
+        }
+        let number = if self.known.len() < MOST_LOCALS {
+            self.known.push(local);
+            (self.known.len() - 1) as u16
+        } else {
+            let Some(number) = self.free.pop_front() else { return LocalId(0) };
+            self.known[usize::from(number)] = local;
+            number
+        };
+        self.numbers.insert(local, number);
+        LocalId(number)
+    }
+
+    fn get(&self, id: LocalId) -> Option<Local> {
+        self.known.get(usize::from(id.0)).copied()
+    }
+
+    /// A socket is closed.
+    fn forget(&mut self, socket: usize) {
+        let free = &mut self.free;
+        self.numbers.retain(|local, number| {
+            let stays = local.socket != socket;
+            if !stays {
+                free.push_back(*number);
+            }
+            stays
+        });
+    }
 }
 
 /// Takes the datagrams of one sender, each to be changed in place.
 pub(super) type Take<'a> = dyn FnMut(LocalId, SocketAddr, &mut dyn Iterator<Item = &mut [u8]>) + 'a;
 
 pub(super) struct Sockets {
-    sockets: Vec<Option<Bound>>,
-    locals: Vec<Local>,
+    sockets: BTreeMap<usize, Bound>,
+    /// How many were opened.
+    opened: usize,
+    locals: Locals,
     buffers: Vec<Vec<u8>>,
     /// Datagrams that the kernel did not take.
     unsent: u64,
@@ -70,8 +118,9 @@ pub(super) struct Sockets {
 impl Sockets {
     pub(super) fn new() -> Self {
         Self {
-            sockets: Vec::new(),
-            locals: Vec::new(),
+            sockets: BTreeMap::new(),
+            opened: 0,
+            locals: Locals::default(),
             buffers: vec![vec![0; RECEIVE_BYTES]; BATCH_SIZE],
             unsent: 0,
         }
@@ -103,44 +152,31 @@ impl Sockets {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         let is_of_interface = interface.is_some();
         let bound = Bound { socket, state, is_of_interface, is_v4, may_fragment: false };
-        let at = self.sockets.iter().position(Option::is_none).unwrap_or(self.sockets.len());
-        if at == self.sockets.len() {
-            self.sockets.push(None);
-        }
-        self.sockets[at] = Some(bound);
-        Ok(SocketId(at))
+        let number = self.opened;
+        self.opened += 1;
+        self.sockets.insert(number, bound);
+        Ok(SocketId(number))
     }
 
     pub(super) fn close(&mut self, socket: SocketId) {
-        self.sockets[socket.0] = None;
+        self.sockets.remove(&socket.0);
+        self.locals.forget(socket.0);
     }
 
     pub(super) fn port(&self, socket: SocketId) -> io::Result<u16> {
-        let bound = self.sockets[socket.0].as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let bound = self.sockets.get(&socket.0).ok_or(io::ErrorKind::NotConnected)?;
         Ok(bound.socket.local_addr()?.as_socket().map_or(0, |addr| addr.port()))
     }
 
     /// The engine's number for a socket, and one of its addresses.
     pub(super) fn local_id(&mut self, socket: SocketId, address: Option<IpAddr>) -> LocalId {
-        Self::number(&mut self.locals, Local { socket: socket.0, address })
-    }
-
-    fn number(locals: &mut Vec<Local>, local: Local) -> LocalId {
-        let at = locals.iter().position(|known| *known == local).unwrap_or_else(|| {
-            if locals.len() == MOST_LOCALS {
-                return 0;
-            }
-            locals.push(local);
-            locals.len() - 1
-        });
-        LocalId(at as u16)
+        self.locals.number(Local { socket: socket.0, address })
     }
 
     /// Reads a batch of each socket. False if there was none.
     pub(super) fn receive(&mut self, take: &mut Take<'_>) -> io::Result<bool> {
         let mut had_some = false;
-        for at in 0..self.sockets.len() {
-            let Some(bound) = &self.sockets[at] else { continue };
+        for (&at, bound) in &self.sockets {
             let mut metas = [RecvMeta::default(); BATCH_SIZE];
             let mut slices: Vec<IoSliceMut<'_>> =
                 self.buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();
@@ -154,7 +190,7 @@ impl Sockets {
             let is_of_interface = bound.is_of_interface;
             for (meta, buffer) in metas.iter().zip(&mut self.buffers).take(count) {
                 let address = meta.dst_ip.filter(|_| !is_of_interface);
-                let local = Self::number(&mut self.locals, Local { socket: at, address });
+                let local = self.locals.number(Local { socket: at, address });
                 let stride = meta.stride.max(1);
                 take(local, meta.addr, &mut buffer[..meta.len].chunks_mut(stride));
             }
@@ -163,8 +199,8 @@ impl Sockets {
     }
 
     pub(super) fn send(&mut self, transmit: &Transmit, contents: &[u8]) {
-        let Some(local) = self.locals.get(usize::from(transmit.local.0)) else { return };
-        let Some(bound) = &mut self.sockets[local.socket] else { return };
+        let Some(local) = self.locals.get(transmit.local) else { return };
+        let Some(bound) = self.sockets.get_mut(&local.socket) else { return };
         if bound.is_v4 != transmit.remote.is_ipv4() {
             return;
         }
@@ -198,7 +234,7 @@ impl Sockets {
     }
 
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.sockets.iter().flatten().map(|bound| bound.socket.as_fd())
+        self.sockets.values().map(|bound| bound.socket.as_fd())
     }
 }
 
@@ -209,6 +245,41 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_had_a_closed_sockets_number_does_not_send_from_another() {
+        let mut sockets = Sockets::new();
+        let first = sockets.open(true, 0, None).unwrap();
+        let before = sockets.local_id(first, None);
+        sockets.close(first);
+        let second = sockets.open(true, 0, None).unwrap();
+        assert_ne!(first, second);
+        assert_ne!(sockets.local_id(second, None), before);
+        assert!(sockets.port(first).is_err() && sockets.port(second).is_ok());
+        assert_eq!(sockets.descriptors().count(), 1);
+    }
+
+    #[test]
+    fn numbers_of_closed_sockets_are_given_again_only_when_there_are_no_others() {
+        let mut locals = Locals::default();
+        let local = |socket| Local { socket, address: None };
+        for socket in 0..MOST_LOCALS {
+            assert_eq!(locals.number(local(socket)), LocalId(socket as u16));
+            if socket > 0 {
+                locals.forget(socket);
+            }
+        }
+        for socket in 0..5 {
+            let new = local(MOST_LOCALS + socket);
+            assert_eq!(
+                locals.number(new),
+                LocalId(socket as u16 + 1),
+                "the first that was closed is the first"
+            );
+            assert_eq!(locals.get(LocalId(socket as u16 + 1)), Some(new));
+        }
+        assert_eq!(locals.number(local(0)), LocalId(0), "one that is open keeps its number");
+    }
+
+    #[test]
     fn the_network_may_cut_only_what_says_so() {
         let mut sockets = Sockets::new();
         let socket = sockets.open(true, 0, None).unwrap();
@@ -217,7 +288,7 @@ mod tests {
         for may_fragment in [false, true, false] {
             let transmit = Transmit { local, remote, len_bytes: 3, segment_bytes: None, may_fragment };
             sockets.send(&transmit, b"abc");
-            let mode = ip_mtu_discover(&sockets.sockets[socket.0].as_ref().unwrap().socket).unwrap();
+            let mode = ip_mtu_discover(&sockets.sockets[&socket.0].socket).unwrap();
             assert_eq!(mode == Ipv4PathMtuDiscovery::DONT, may_fragment);
         }
         assert_eq!(sockets.unsent(), 0);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use polypath_system::Netlink;
-use polypath_tunnel::driver::{Driver, Handle};
+use polypath_tunnel::driver::{Driver, Handle, SocketId};
 use polypath_tunnel::{Engine, FlowPolicy, Network, PeerConfig, PeerId, Rule, Rules};
 
 use super::super::Failure;
@@ -37,7 +37,7 @@ pub(super) struct State {
     pub(super) plan: Plan,
     /// The engine's names of the plan's peers, in their order.
     pub(super) peers: Vec<PeerId>,
-    pub(super) follower: Follower,
+    pub(super) follower: Follower<SocketId>,
     pub(super) budgets: Budgets,
     /// Peers whose names were found. The others' networks do not lead through the device yet.
     pub(super) known: BTreeSet<PeerId>,
@@ -86,7 +86,7 @@ impl Running {
         let state = Mutex::new(State {
             plan,
             peers,
-            follower: Follower::default(),
+            follower: Follower::new(),
             budgets,
             known: BTreeSet::new(),
             spent: BTreeSet::new(),
