@@ -1,9 +1,13 @@
-//! Files, and what is wrong with them. Needs no root.
+//! Files, and what is wrong with them. Needs no root, but for a port.
 
 use std::fs;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::process::Stdio;
 
-use super::hosts::{command, must};
+use polypath_testbed::is_root_or_skip;
+use socket2::{Domain, Socket, Type};
+
+use super::hosts::{Hosts, command, must};
 
 #[test]
 fn a_peers_file_is_drawn_and_addresses_end() {
@@ -65,9 +69,38 @@ fn mistakes_are_one_clear_line() {
         said("polypath tunnel up wrong.toml").contains("wrong.toml, interface.private-key: expected a key")
     );
     assert!(said("polypath tunnel up none.toml").contains("none.toml: No such file"));
+    for endpoint in ["'[2001:db8::1]'", "'foo bar'", "vpn:0"] {
+        let line = format!("polypath tunnel keygen server.toml --endpoint {endpoint}");
+        let message = said(&line);
+        assert!(
+            message.contains("--endpoint: \"") && message.contains("\" is no endpoint: expected a host"),
+            "{message}"
+        );
+        assert_eq!(message.lines().count(), 1, "{message}");
+    }
     must(&mut command(folder.path(), "polypath tunnel keygen server.toml"));
     assert!(said("polypath tunnel keygen server.toml").contains("is there already"));
     assert!(said("polypath tunnel add-peer server.toml").contains("interface.endpoints: none"));
+}
+
+#[test]
+fn a_port_that_another_has_is_told_for_both_families() {
+    if !is_root_or_skip("a port of IPv6 that is taken") {
+        return;
+    }
+    let hosts = Hosts::new();
+    let taken = || {
+        let socket = Socket::new(Domain::IPV6, Type::DGRAM, None)?;
+        socket.set_only_v6(true)?;
+        socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, 51_820)).into()).map(|()| socket)
+    };
+    let taken = hosts.testbed.server.run(taken).expect("the namespace").expect("a socket");
+    let mut up = command(hosts.server.path(), &hosts.up[0]);
+    let refused = hosts.testbed.server.run(|| up.output()).expect("the namespace").expect("it starts");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(said.contains("can't use UDP port 51820: Address") && said.lines().count() == 1, "{said}");
+    drop(taken);
 }
 
 #[test]

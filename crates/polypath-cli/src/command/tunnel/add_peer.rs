@@ -56,6 +56,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Locked::open(path).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
     let before = locked.text().to_owned();
     let server = File::parse(&before, path)?;
+    // To a file that no tunnel takes, nobody is added.
+    File::parse(&before, path)?.plan(path)?;
     let key: PrivateKey = server
         .interface
         .private_key

@@ -139,19 +139,25 @@ pub(super) fn is_name(endpoint: &str) -> bool {
 
 /// Splits an endpoint into a host and a port.
 fn split_endpoint(text: &str) -> Result<(String, u16), String> {
-    let mistake =
-        || format!("{text:?} is no endpoint: expected a host, and maybe a port, like vpn.example.org:51820");
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok((address.ip().to_string(), address.port()));
-    }
-    if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok((address.to_string(), PORT));
-    }
-    match text.split_once(':') {
-        None if !text.is_empty() && !text.contains(char::is_whitespace) => Ok((text.to_owned(), PORT)),
-        Some((host, port)) if !host.is_empty() => Ok((host.to_owned(), port.parse().map_err(|_| mistake())?)),
-        _ => Err(mistake()),
-    }
+    let mistake = || {
+        format!(
+            "{text:?} is no endpoint: expected a host, and maybe a port, like vpn.example.org:51820, 192.0.2.1 or [2001:db8::1]:51820"
+        )
+    };
+    let (host, port) = if let Some(address) = address_of(text) {
+        (address.ip().to_string(), address.port())
+    } else {
+        let (host, port) = match text.split_once(':') {
+            None => (text, PORT),
+            Some((host, port)) => (host, port.parse().map_err(|_| mistake())?),
+        };
+        let is_part_of_names = |c: char| !c.is_whitespace() && !c.is_control() && !"[]/\"'".contains(c);
+        if host.is_empty() || !host.chars().all(is_part_of_names) {
+            return Err(mistake());
+        }
+        (host.to_owned(), port)
+    };
+    if port == 0 { Err(mistake()) } else { Ok((host, port)) }
 }
 
 /// Whether it is one.
@@ -260,6 +266,20 @@ pub(super) mod tests {
         endpoints.ask(asked(&[(caller, &[])]));
         let late = endpoints.handle_found((one, "slow.test".into()), Ok(vec![address(2)]));
         assert_eq!((late, lasts(&endpoints).len(), known(&endpoints)), (Outcome::default(), 0, vec![caller]));
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_told() {
+        for text in ["vpn.example.org", "vpn:9", "192.0.2.1", "192.0.2.1:9", "2001:db8::1", "[2001:db8::1]:9"]
+        {
+            assert_eq!(check_endpoint(text), Ok(()));
+        }
+        for text in
+            ["", ":9", "foo bar", "foo bar:9", "[2001:db8::1]", "vpn:port", "vpn:0", "192.0.2.1:0", "vpn:1:2"]
+        {
+            let message = check_endpoint(text).unwrap_err();
+            assert!(message.starts_with(&format!("{text:?} is no endpoint: expected a host")), "{message}");
+        }
     }
 
     #[test]

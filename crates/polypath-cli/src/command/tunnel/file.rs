@@ -1,6 +1,6 @@
 //! The file of one end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use polypath_tunnel::{EngineConfig, Network, Rule};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::super::configuration::{InterfaceSetting, number};
-use super::super::{Failure, harmless};
-use super::endpoints::check_endpoint;
+use super::super::{Failure, harmless, interfaces};
+use super::endpoints::{PORT, check_endpoint};
 use super::rule_text::RuleText;
 use super::uplinks::Uplinks;
 
@@ -74,7 +74,7 @@ pub(super) struct Forward {
 
 // What is derived names the type of a number that does not fit, and not its bounds.
 fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
-    number(deserializer, "a port: 0 to 65535").map(Some)
+    number(deserializer, "a port: 1 to 65535").map(Some)
 }
 
 fn mtu<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
@@ -138,16 +138,6 @@ impl PeerPlan {
 }
 
 impl Plan {
-    /// Whether each key occurs once.
-    pub(super) fn check_peers(&self) -> Result<(), String> {
-        let mut keys: Vec<_> = self.peers.iter().map(|peer| peer.public_key).collect();
-        keys.sort();
-        match keys.windows(2).find(|pair| pair[0] == pair[1]) {
-            None => Ok(()),
-            Some(pair) => Err(format!("two peers have the public key {}: expected each once", pair[0])),
-        }
-    }
-
     /// What differs of that which a tunnel keeps as long as it runs.
     pub(super) fn fixed_differences(&self, other: &Self) -> Vec<&'static str> {
         let pairs = [
@@ -235,12 +225,26 @@ impl File {
             // Rules that let a device through are made for those of this name.
             return Err(at("interface.name", &"with [forward]: expected one that begins with polypath"));
         }
-        let mut uplinks = Vec::new();
+        for text in &interface.endpoints {
+            check_endpoint(text).map_err(|error| at("interface.endpoints", &error))?;
+        }
+        check_calls(interface.listen_port, &interface.endpoints, &self.peers)
+            .map_err(|error| at("interface.listen-port", &error))?;
+        let mut uplinks: Vec<interfaces::Interface> = Vec::new();
         for (number, setting) in self.uplinks.interfaces.iter().enumerate() {
             let place = format!("uplinks.interfaces[{number}]");
-            uplinks.push(setting.interface().map_err(|error| at(&place, &error))?);
+            let uplink = setting.interface().map_err(|error| at(&place, &error))?;
+            if let Some(first) = uplinks.iter().position(|known| known.name == uplink.name) {
+                let name = &uplink.name;
+                return Err(at(
+                    &place,
+                    &format!("{name:?} is uplinks.interfaces[{first}], too: expected each once"),
+                ));
+            }
+            uplinks.push(uplink);
         }
         let mut peers = Vec::new();
+        let (mut keys, mut owners) = (BTreeMap::new(), BTreeMap::new());
         for (number, peer) in self.peers.into_iter().enumerate() {
             let place = |field: &str| format!("peers[{number}].{field}");
             let preshared_key = peer.preshared_key.as_deref().map(str::parse).transpose();
@@ -248,7 +252,7 @@ impl File {
             for text in &peer.endpoints {
                 check_endpoint(text).map_err(|error| at(&place("endpoints"), &error))?;
             }
-            peers.push(PeerPlan {
+            let peer = PeerPlan {
                 public_key: peer.public_key.parse().map_err(|error| at(&place("public-key"), &error))?,
                 preshared_key: preshared_key
                     .map_err(|error| at(&place("preshared-key"), &error))?
@@ -256,7 +260,19 @@ impl File {
                 allowed_ips: allowed_ips.map_err(|error| at(&place("allowed-ips"), &error))?,
                 endpoints: peer.endpoints,
                 name: peer.name,
-            });
+            };
+            if let Some(other) = keys.insert(peer.public_key, number) {
+                let said = format!("{} is that of peers[{other}], too: expected each once", peer.public_key);
+                return Err(at(&place("public-key"), &said));
+            }
+            for network in &peer.allowed_ips {
+                let owner = *owners.entry(*network).or_insert(number);
+                if owner != number {
+                    let said = format!("{network} leads to peers[{owner}] already: expected one peer for it");
+                    return Err(at(&place("allowed-ips"), &said));
+                }
+            }
+            peers.push(peer);
         }
         let rules = self.rules.iter().enumerate();
         let rules = rules
@@ -273,6 +289,19 @@ impl File {
             peers,
             rules,
         })
+    }
+}
+
+/// Whether those who are to call this end have where to.
+fn check_calls(listen_port: Option<u16>, endpoints: &[String], peers: &[Peer]) -> Result<(), String> {
+    let expected = format!("expected a port at which peers call, like {PORT}");
+    let caller = peers.iter().position(|peer| peer.endpoints.is_empty());
+    match (listen_port, caller) {
+        (Some(0), _) => Err(format!("0 is none: {expected}")),
+        (Some(_), _) => Ok(()),
+        (None, Some(number)) => Err(format!("none, and peers[{number}] has no endpoints: {expected}")),
+        (None, None) if endpoints.is_empty() => Ok(()),
+        (None, None) => Err(format!("none, and interface.endpoints says where peers call: {expected}")),
     }
 }
 
@@ -294,6 +323,7 @@ pub(super) fn parse_address(text: &str) -> Option<Address> {
 
 #[cfg(test)]
 mod tests {
+    use polypath_tunnel::key::PrivateKey;
     use polypath_tunnel::{FlowPolicy, Rule};
 
     use super::*;
@@ -335,18 +365,52 @@ mod tests {
     #[test]
     fn mistakes_are_told_with_their_place() {
         let interface = format!("[interface]\nprivate-key = \"{KEY}\"\naddresses = [\"10.0.0.1/24\"]\n");
+        let peer = |number: u8, network: &str| {
+            let key = PrivateKey::from_random([number; 32]).public_key();
+            format!(
+                "[[peers]]\npublic-key = \"{key}\"\nendpoints = [\"vpn.test\"]\nallowed-ips = [\"{network}\"]\n"
+            )
+        };
         for (text, expected) in [
             ("[interface]\nprivate-key = \"abc\"\naddresses = []\n".to_owned(), "interface.private-key"),
             (interface.replace("/24", ""), "interface.addresses"),
             (format!("{interface}mtu = 100\n"), "interface.mtu"),
             (format!("{interface}mtu = -1\n"), "integer `-1`, expected 1280 to 9000"),
-            (format!("{interface}listen-port = 70000\n"), "integer `70000`, expected a port: 0 to 65535"),
+            (format!("{interface}listen-port = 70000\n"), "integer `70000`, expected a port: 1 to 65535"),
             (
                 format!("{interface}[uplinks]\ninterfaces = [{{ name = \"wwan0\", priority = 256 }}]\n"),
                 "integer `256`, expected 0 to 255, the smaller the better",
             ),
             (format!("{interface}[[rules]]\ndscp = 64\n"), "integer `64`, expected a DSCP: 0 to 63"),
-            (format!("{interface}[[peers]]\npublic-key = \"x\"\n"), "peers[0].public-key"),
+            (
+                format!("{interface}listen-port = 1\n[[peers]]\npublic-key = \"x\"\n"),
+                "peers[0].public-key: expected a key",
+            ),
+            (format!("{interface}listen-port = 0\n"), "interface.listen-port: 0 is none: expected a port"),
+            (
+                format!("{interface}[[peers]]\npublic-key = \"{KEY}\"\n"),
+                "interface.listen-port: none, and peers[0] has no endpoints: expected a port",
+            ),
+            (
+                format!("{interface}endpoints = [\"vpn.test\"]\n"),
+                "interface.listen-port: none, and interface.endpoints says where peers call",
+            ),
+            (
+                format!("{interface}listen-port = 1\nendpoints = [\"foo bar\"]\n"),
+                "interface.endpoints: \"foo bar\" is no endpoint",
+            ),
+            (
+                format!("{interface}{}{}", peer(1, "10.1.0.0/16"), peer(1, "10.2.0.0/16")),
+                "peers[1].public-key: ",
+            ),
+            (
+                format!("{interface}{}{}", peer(1, "10.1.0.0/16"), peer(2, "10.1.2.3/16")),
+                "peers[1].allowed-ips: 10.1.0.0/16 leads to peers[0] already: expected one peer for it",
+            ),
+            (
+                format!("{interface}[uplinks]\ninterfaces = [\"wlan0\", \"eth0\", \"wlan0,backup\"]\n"),
+                "uplinks.interfaces[2]: \"wlan0\" is uplinks.interfaces[0], too: expected each once",
+            ),
             (format!("{interface}[[rules]]\npolicy = \"fast\"\n"), "rules[0]"),
             (
                 format!("{interface}[[rules]]\npolicy = \"redundant\"\nfec = true\n"),

@@ -48,7 +48,7 @@ fn look(plan: &Plan, text: &str) {
     let known: Vec<_> = plan.peers.iter().flat_map(|peer| &peer.allowed_ips).copied().collect();
     assert!(plan.networks().iter().all(|network| known.contains(network)), "{text:?}");
     assert!(plan.uplinks.budgets().all(|budget| budget.bytes > 0), "{text:?}");
-    let _ = (plan.check_peers(), plan.leaves_out_v6());
+    let _ = plan.leaves_out_v6();
 }
 
 #[cfg(test)]

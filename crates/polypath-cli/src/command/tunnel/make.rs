@@ -7,7 +7,7 @@ use polypath_tunnel::driver::system_random;
 use polypath_tunnel::key::PrivateKey;
 
 use super::super::{Failure, complain, print_line};
-use super::endpoints::PORT;
+use super::endpoints::{PORT, check_endpoint};
 use super::file::{File, Interface, UplinksText, parse_address};
 use super::secret_file::write_new_secret;
 
@@ -41,6 +41,9 @@ pub(super) fn keygen(arguments: &KeygenArguments) -> Result<(), Failure> {
             "--address: {:?}: expected one like 10.99.0.1/24",
             arguments.address
         )));
+    }
+    for text in &arguments.endpoint {
+        check_endpoint(text).map_err(|error| Failure::Input(format!("--endpoint: {error}")))?;
     }
     let file = File {
         interface: Interface {

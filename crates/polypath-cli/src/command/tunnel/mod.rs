@@ -80,7 +80,7 @@ The file:\n\n\
   private-key = \"…\"             # of `polypath tunnel keygen`\n  \
   addresses = [\"10.99.0.2/24\"]  # inside the tunnel\n  \
   name = \"polypath-vpn\"         # the device [default: polypath-vpn]\n  \
-  listen-port = 51820           # of who is called [default: any]\n  \
+  listen-port = 51820           # of who is called; callers need none\n  \
   mtu = 1400                    # inside [default: 1400]\n\n  \
   [uplinks]                     # [default: all that lead to the peer]\n  \
   interfaces = [\"wlan0\", \"wwan0,backup,priority=1,budget=500MB/day,hard\"]\n\n  \

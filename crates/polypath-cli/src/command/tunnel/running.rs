@@ -170,7 +170,6 @@ impl State {
 
     /// Another plan for the same device. Sessions of peers that stay go on.
     fn take_plan(&mut self, driver: &mut Driver, plan: Plan) -> Result<Vec<String>, String> {
-        plan.check_peers()?;
         let mut told = Vec::new();
         // What went until now is of the budgets of before.
         if let Err(error) = self.count(driver) {

@@ -7,9 +7,10 @@ use std::time::Duration as SystemDuration;
 
 use polypath_netsetup::{Gateway, GatewayOptions, Watch};
 use polypath_system::tun::{Tun, TunConfig};
-use polypath_system::{Namespace, Netlink, SystemState};
+use polypath_system::{Namespace, Netlink, SystemState, errno_of};
 use polypath_tunnel::driver::{Driver, Handle, has_fast_aes, system_random, zero_since_1970};
 use polypath_tunnel::{Engine, EngineConfig, PeerId};
+use rustix::io::Errno;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
@@ -33,7 +34,6 @@ const COUNT_AGAIN: SystemDuration = SystemDuration::from_secs(1);
 
 pub(super) fn run(path: &Path, is_quiet: bool) -> Result<(), Failure> {
     let plan = File::read(path)?.plan(path)?;
-    plan.check_peers().map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
     let control = TUNNELS.offer(&plan.name).map_err(Failure::run)?;
     let place = control.path();
     // A tunnel of this name that was killed, and whatever else was.
@@ -68,8 +68,11 @@ fn carry(path: &Path, plan: Plan, control: Control, is_quiet: bool) -> Result<()
     let (mut driver, handle) = Driver::new(engine, tun).map_err(Failure::run)?;
     if let Some(port) = listen_port {
         driver.open_socket(true, port, None).map_err(Failure::run)?;
-        // A machine without IPv6 has none of it.
-        let _ = driver.open_socket(false, port, None);
+        match driver.open_socket(false, port, None) {
+            // A machine without IPv6 has none of it.
+            Err(error) if errno_of(&error) == Some(Errno::AFNOSUPPORT.raw_os_error()) => {}
+            opened => drop(opened.map_err(Failure::run)?),
+        }
     }
 
     let (ended, end) = tokio::sync::oneshot::channel();
