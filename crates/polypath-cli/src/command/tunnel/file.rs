@@ -17,8 +17,8 @@ use super::uplinks::Uplinks;
 /// The device.
 pub(super) const NAME: &str = "polypath-vpn";
 
-/// As it is written.
-#[derive(Debug, Deserialize, Serialize)]
+/// As it is written. Without `Debug`, as are its parts with secrets: they are plain text here.
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct File {
     pub(super) interface: Interface,
@@ -33,7 +33,7 @@ pub(super) struct File {
     pub(super) rules: Vec<RuleText>,
 }
 
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Interface {
     pub(super) private_key: String,
@@ -85,7 +85,7 @@ const fn yes() -> bool {
     true
 }
 
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Peer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
