@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::command::{self, Handle};
 use super::device::Device;
-use super::losses::{self, Losses};
+use super::losses::{self, OwnLosses};
 use super::sockets::{SocketId, Sockets};
 
 use crate::engine::{Engine, Random};
@@ -107,16 +107,16 @@ impl Driver {
         self.sockets.local_id(socket, None)
     }
 
-    /// What was lost between the engine and the network.
+    /// What was lost between the engine and the network, as far as it is known here.
     #[must_use]
-    pub fn losses(&self) -> Losses {
+    pub fn losses(&self) -> OwnLosses {
         let (unwritten_packets, malformed_frames) = self.device.losses();
-        Losses {
+        OwnLosses {
             unsent_datagrams: self.sockets.unsent(),
-            overflowed_datagrams: losses::overflowed_datagrams(self.sockets.descriptors()),
             unwritten_packets,
-            overflowed_packets: losses::overflowed_packets(self.device.name()),
             malformed_frames,
+            inodes: losses::inodes(self.sockets.descriptors()),
+            device: self.device.name().to_owned(),
         }
     }
 

@@ -18,21 +18,41 @@ pub struct Losses {
     pub malformed_frames: u64,
 }
 
+/// What a driver has counted itself, and where the kernel counts the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnLosses {
+    pub(super) unsent_datagrams: u64,
+    pub(super) unwritten_packets: u64,
+    pub(super) malformed_frames: u64,
+    /// Of the sockets.
+    pub(super) inodes: Vec<u64>,
+    pub(super) device: String,
+}
+
+impl OwnLosses {
+    /// With what the kernel has counted. It has a line for each socket of the network namespace, so this may take long: it is for another
+    /// thread than the driver's, in the same namespace.
+    #[must_use]
+    pub fn with_kernels(self) -> Losses {
+        let udp = ["udp", "udp6"].iter().map(|name| drops_of(&network_file(name), &self.inodes));
+        Losses {
+            unsent_datagrams: self.unsent_datagrams,
+            overflowed_datagrams: udp.sum(),
+            unwritten_packets: self.unwritten_packets,
+            overflowed_packets: queue_drops_of(&network_file("dev"), &self.device),
+            malformed_frames: self.malformed_frames,
+        }
+    }
+}
+
 /// What the calling thread's network namespace tells under `/proc`.
 fn network_file(name: &str) -> String {
     fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
 }
 
-/// Datagrams that came while the buffers of these sockets were full.
-pub(super) fn overflowed_datagrams<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>) -> u64 {
-    let inodes: Vec<u64> =
-        sockets.filter_map(|socket| Some(rustix::fs::fstat(socket.as_fd()).ok()?.st_ino)).collect();
-    ["udp", "udp6"].iter().map(|name| drops_of(&network_file(name), &inodes)).sum()
-}
-
-/// Packets that came to a device while its queue was full.
-pub(super) fn overflowed_packets(device: &str) -> u64 {
-    queue_drops_of(&network_file("dev"), device)
+/// What the kernel's tables call these sockets.
+pub(super) fn inodes<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>) -> Vec<u64> {
+    sockets.filter_map(|socket| Some(rustix::fs::fstat(socket.as_fd()).ok()?.st_ino)).collect()
 }
 
 /// The last column of the lines with one of these inodes.
@@ -53,7 +73,40 @@ fn queue_drops_of(table: &str, device: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
+    use socket2::{Domain, Socket, Type};
+
     use super::*;
+
+    #[test]
+    fn a_full_buffer_is_seen_from_another_thread() {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        socket.set_recv_buffer_size(1).unwrap();
+        let own = socket.local_addr().unwrap();
+        for _ in 0..100 {
+            socket.send_to(&[0; 1_000], &own).unwrap();
+        }
+        let inodes = inodes([socket.as_fd()].into_iter());
+        let own = OwnLosses {
+            unsent_datagrams: 1,
+            unwritten_packets: 2,
+            malformed_frames: 3,
+            inodes,
+            device: "none".into(),
+        };
+        let losses = std::thread::spawn(move || own.with_kernels()).join().unwrap();
+        assert!(losses.overflowed_datagrams > 0, "{losses:?}");
+        let expected = Losses {
+            unsent_datagrams: 1,
+            unwritten_packets: 2,
+            malformed_frames: 3,
+            overflowed_packets: 0,
+            ..losses
+        };
+        assert_eq!(losses, expected);
+    }
 
     #[test]
     fn the_kernels_tables_are_read() {

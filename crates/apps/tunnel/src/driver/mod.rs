@@ -8,5 +8,5 @@ mod sockets;
 
 pub use carrier::{Driver, has_fast_aes, system_random, zero_since_1970};
 pub use command::{Handle, Stopped};
-pub use losses::Losses;
+pub use losses::{Losses, OwnLosses};
 pub use sockets::SocketId;

@@ -19,9 +19,11 @@ use words::words;
 
 /// A tunnel as it is now, as JSON; nothing if it has just ended.
 pub(super) fn report(running: &Arc<Running>, handle: &Handle<Driver>) -> String {
+    // The kernel's tables are read in this thread: packets do not wait for them.
+    let Ok(lost) = handle.ask(|driver| driver.losses()) else { return String::new() };
+    let lost = lost.with_kernels().into();
     let running = Arc::clone(running);
     let report = handle.ask(move |driver| {
-        let lost = driver.losses().into();
         let mut state = running.state();
         // What went since the last look counts, too. That it can't be kept is told by the next look.
         let _ = state.count(driver);
