@@ -1,5 +1,7 @@
 //! What interfaces are for.
 
+use std::fs;
+
 use polypath_testbed::is_root_or_skip;
 use serde_json::Value;
 
@@ -37,6 +39,26 @@ fn a_daily_budget_survives_a_kill() {
     });
     let words = must(&mut command(folder, "polypath tunnel status"));
     assert!(words.contains("path1: 0 B of 1.0 MB/day left"), "{words}");
+    drop((serving, calling));
+}
+
+#[test]
+fn what_goes_just_before_the_end_is_of_the_budget() {
+    if !is_root_or_skip("a tunnel with budgets that ends") {
+        return;
+    }
+    let hosts = Hosts::new();
+    let folder = hosts.laptop.path();
+    let budgets = "[uplinks]\ninterfaces = [\"path0,budget=9MB/day\", \"path1,budget=9MB/day\"]\n";
+    append(folder, "laptop.toml", budgets);
+    let (serving, calling) = (hosts.serve(), hosts.call());
+    hosts.wait_for_paths(2);
+    echo(&mut hosts.connect(), 600_000);
+    must(&mut command(folder, "polypath tunnel down"));
+    let kept = fs::read_to_string(folder.join("state/tunnel-polypath-vpn-budgets.json")).expect("a file");
+    let kept: Value = serde_json::from_str(&kept).expect("JSON");
+    let used = |path: &str| kept["used_bytes"][path].as_u64().unwrap_or(0);
+    assert!(used("path0") + used("path1") > 1_200_000, "{kept}");
     drop((serving, calling));
 }
 

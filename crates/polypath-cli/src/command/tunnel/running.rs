@@ -27,6 +27,8 @@ pub(super) struct Running {
     pub(super) is_quiet: bool,
     /// Rung when the file was taken anew.
     pub(super) changed: tokio::sync::Notify,
+    /// Rung when it is to end.
+    pub(super) ending: tokio::sync::Notify,
     state: Mutex<State>,
     /// What leads through the device. Taken before the state, if both are.
     led: Mutex<Led>,
@@ -94,7 +96,14 @@ impl Running {
             pinned: pinned::Told::default(),
         });
         let file = std::path::absolute(file).map_err(Failure::run)?;
-        Ok(Self { file, is_quiet, changed: tokio::sync::Notify::new(), state, led: Mutex::default() })
+        Ok(Self {
+            file,
+            is_quiet,
+            changed: tokio::sync::Notify::new(),
+            ending: tokio::sync::Notify::new(),
+            state,
+            led: Mutex::default(),
+        })
     }
 
     /// Nobody asks the driver's thread for something while holding it: that thread takes it, too.

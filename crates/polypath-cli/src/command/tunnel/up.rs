@@ -86,9 +86,15 @@ fn carry(path: &Path, plan: Plan, control: Control, is_quiet: bool) -> Result<()
     let ended = runtime.block_on(following.follow(watch, end));
     // Not within the runtime, which must not wait.
     let closed = following.gateway.take().map_or(Ok(()), Gateway::close);
+    // What went since the last look is of the budgets, too.
+    let counted = handle.ask({
+        let ending = Arc::clone(&ending);
+        move |driver| ending.state().count(driver)
+    });
     handle.stop();
     let _ = carrier.join();
     closed.map_err(Failure::run)?;
+    counted.unwrap_or(Ok(())).map_err(Failure::run)?;
     ending.state().budgets.save().map_err(Failure::run)?;
     ended
 }
@@ -114,7 +120,7 @@ fn answer(running: &Arc<Running>, handle: &Handle<Driver>, control: Control) -> 
         control.serve(answering(|question, of| match question {
             Question::Status => Answer::Text(status::report(&running, &handle)),
             Question::Down => {
-                handle.stop();
+                running.ending.notify_one();
                 Answer::Text("ended\n".into())
             }
             Question::Reload => match running.reload(&handle) {
@@ -142,7 +148,7 @@ struct Following {
 }
 
 impl Following {
-    /// Until the driver ends, or a signal comes.
+    /// Until the driver ends, somebody asks for the end, or a signal comes.
     async fn follow(
         &mut self,
         mut watch: Watch,
@@ -192,6 +198,7 @@ impl Following {
                     }
                     next_look = Instant::now() + self.interval();
                 }
+                () = self.running.ending.notified() => return Ok(()),
                 _ = interrupt.recv() => return Ok(()),
                 _ = terminate.recv() => return Ok(()),
                 ended = &mut end => {
