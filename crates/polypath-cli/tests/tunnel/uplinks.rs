@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use polypath_testbed::is_root_or_skip;
+use polypath_system::Netlink;
+use polypath_testbed::{Testbed, is_root_or_skip};
 use serde_json::Value;
 
 use super::hosts::{Hosts, append, command, echo, must, path_over, status, until};
@@ -83,5 +84,33 @@ fn a_metered_uplink_carries_data_when_the_other_fails() {
     assert!(bytes() > before + 500_000, "it carries the data");
     let words = must(&mut command(folder, "polypath tunnel status"));
     assert!(words.contains("backup, ") && words.contains(", MTU 14"), "{words}");
+    drop((serving, calling));
+}
+
+#[test]
+fn an_uplink_that_comes_back_under_ever_new_names_is_used() {
+    if !is_root_or_skip("an uplink that is replugged") {
+        return;
+    }
+    let hosts = Hosts::new();
+    let folder = hosts.laptop.path();
+    let (serving, calling) = (hosts.serve(), hosts.call());
+    hosts.wait_for_paths(2);
+    let mut stream = hosts.connect();
+    let mut name = Testbed::interface(1);
+    // An end has eight numbers for paths.
+    for number in 0..10 {
+        let other = format!("usb{number}");
+        let replug = || {
+            let netlink = Netlink::new()?;
+            netlink.set_down(&name)?;
+            netlink.rename(&name, &other)?;
+            netlink.set_up(&other)
+        };
+        hosts.testbed.client.run(replug).expect("the namespace").expect("it is replugged");
+        until("the new path", || (path_over(&status(folder), &other)["state"] == "used").then_some(()));
+        echo(&mut stream, 10_000);
+        name = other;
+    }
     drop((serving, calling));
 }
