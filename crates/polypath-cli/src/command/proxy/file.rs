@@ -397,6 +397,24 @@ mod tests {
     }
 
     #[test]
+    fn nobody_opens_a_relay_by_mistake() {
+        let entrance =
+            |protocol, listen| format!("[[entrances]]\nprotocol = \"{protocol}\"\nlisten = \"{listen}\"\n");
+        for protocol in ["socks", "http", "convert"] {
+            let open = entrance(protocol, "0.0.0.0:1080");
+            let error = plan(&open).expect_err(protocol);
+            assert!(error.starts_with("everybody who reaches 0.0.0.0:1080 could go anywhere"), "{error}");
+            // A rule that denies something leaves the rest to everybody.
+            let rule = "[[rules]]\nverdict = \"deny\"\nports = [\"25\"]\n";
+            assert!(plan(&format!("{open}{rule}")).is_err(), "{protocol}");
+            for bound in ["[access]\ndefault = \"deny\"\n", "[access]\nopen = true\n"] {
+                assert!(plan(&format!("{open}{bound}")).is_ok(), "{protocol}, {bound}");
+            }
+            assert!(plan(&entrance(protocol, "[::1]:1080")).is_ok(), "{protocol}");
+        }
+    }
+
+    #[test]
     fn a_mistake_is_told_with_its_place() {
         let transparent = "[[entrances]]\nprotocol = \"transparent\"\n";
         let entrance = "[[entrances]]\nprotocol = \"socks\"\nlisten = \"1080\"\n";
