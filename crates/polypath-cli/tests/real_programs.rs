@@ -7,81 +7,27 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use lab::{Lab, Running, finish, has_or_skip};
-
-/// Each path's rate, and what is transferred: long enough to be cut in the middle.
-const RATE: &str = "100mbit";
-const FILE_BYTES: usize = 16 << 20;
+use lab::fates::{self, FILE_BYTES};
+use lab::servers::{nginx, on_mptcp, same_files, sshd};
+use lab::{Lab, Running, has_or_skip};
 
 /// What carries the programs' connections.
 const ENGINES: [&str; 2] = ["kernel", "tun"];
 
-/// A server program on the kernel's Multipath TCP.
-fn on_mptcp(program: &str) -> Command {
-    let mut command = Command::new("mptcpize");
-    command.args(["run", program]);
-    command
-}
-
-/// nginx with the lab's folder at port 80.
-fn nginx(lab: &Lab) -> Running {
-    let folder = lab.folder().display();
-    let configuration = format!(
-        "daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/nginx.err;
-         events {{ worker_connections 1024; }}
-         http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
-           uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-           server {{ listen 80; root {folder}; }} }}"
-    );
-    let file = lab.folder().join("nginx.conf");
-    fs::write(&file, configuration).unwrap();
-    lab.serve(on_mptcp("nginx").arg("-c").arg(file), 80)
-}
-
-/// What happens to the paths while a program runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Fate {
-    BothWork,
-    Loses(u8),
-}
-
-/// Runs a program under `polypath run` with both paths, and once more for each path that is lost midway. `set_up` starts
-/// the server and says what to run; `check` looks at the result.
+/// Runs a program under `polypath run`, as [`fates::survives`] does.
 fn survives(
     what: &str,
     programs: &[&str],
     set_up: impl Fn(&Lab) -> (Running, Vec<String>),
     check: impl Fn(&Lab, &Output),
 ) {
-    if !programs.iter().chain(&["mptcpize"]).all(|program| has_or_skip(program, what)) {
-        return;
+    for engine in ENGINES {
+        let start = |lab: &Lab, command: &[String]| {
+            let words: Vec<&dyn AsRef<OsStr>> = command.iter().map(|word| word as _).collect();
+            (None, lab.start(&mut lab.polypath(&["--engine", engine], &words)))
+        };
+        fates::survives(&format!("{what}, {engine}"), programs, start, &set_up, &check);
     }
-    let fates = [Fate::BothWork, Fate::Loses(0), Fate::Loses(1)];
-    for (engine, fate) in ENGINES.iter().flat_map(|engine| fates.map(|fate| (engine, fate))) {
-        let Some(lab) = Lab::with_rate_or_skip(what, RATE) else { return };
-        lab.add_default_routes();
-        let (_server, command) = set_up(&lab);
-        let words: Vec<&dyn AsRef<OsStr>> = command.iter().map(|word| word as _).collect();
-        let running = lab.start(&mut lab.polypath(&["--engine", engine], &words));
-        if let Fate::Loses(path) = fate {
-            lab.wait_until_carried(FILE_BYTES as u64 / 3);
-            lab.cut(path);
-        }
-        let output = finish(running);
-        assert!(output.status.success(), "{what}, {engine}, {fate:?}: {output:?}");
-        check(&lab, &output);
-        let carried = lab.carried();
-        eprintln!("{what}, {engine}, {fate:?}: {carried:?} bytes on the paths");
-        // A third each would be a tie with three; a fifth shows that both were used for data.
-        if fate == Fate::BothWork {
-            assert!(carried.iter().all(|&bytes| bytes > FILE_BYTES as u64 / 5), "{what}: {carried:?}");
-        }
-    }
-}
-
-fn same_files(a: &Path, b: &Path) {
-    let (a_bytes, b_bytes) = (fs::read(a).unwrap(), fs::read(b).unwrap());
-    assert!(a_bytes == b_bytes, "{} and {} differ", a.display(), b.display());
 }
 
 #[test]
@@ -248,19 +194,7 @@ fn ssh_copies_its_input() {
         |lab| {
             let file = lab.file("file", FILE_BYTES).display().to_string();
             let copy = lab.folder().join("copy").display().to_string();
-            let key = lab.folder().join("key").display().to_string();
-            let made =
-                Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &key]).status();
-            assert!(made.unwrap().success());
-            let folder = lab.folder().display();
-            // Its folder for giving up rights is not there unless it is installed as a service; this one is only its own.
-            let daemon = format!(
-                "mount -t tmpfs tmpfs /run && mkdir /run/sshd && exec mptcpize run $(command -v sshd) -D -e -f /dev/null \
-                 -p 2222 -o HostKey={key} -o AuthorizedKeysFile={key}.pub -o StrictModes=no \
-                 -o UsePAM=no -o PidFile={folder}/sshd.pid -o PermitRootLogin=prohibit-password"
-            );
-            let mut command = Command::new("unshare");
-            let server = lab.serve(command.args(["-m", "sh", "-c", &daemon]), 2222);
+            let (server, key) = sshd(lab);
             let client = format!(
                 "ssh -F none -p 2222 -i {key} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
                  root@10.77.0.2 'cat > {copy}' < {file}"

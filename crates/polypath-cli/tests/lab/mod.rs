@@ -1,6 +1,9 @@
 //! Two hosts with two paths of limited rate between them, and programs on both: what the tests of `polypath run` share.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod fates;
+pub(crate) mod servers;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
