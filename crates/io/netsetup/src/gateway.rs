@@ -313,10 +313,10 @@ pub(super) fn left_of(directory: &Path, device: &str) -> io::Result<Option<Gatew
 }
 
 /// Takes down what forwarded for a tunnel whose process died. Variables are put back before.
-pub(super) fn clear(directory: &Path) -> io::Result<()> {
+pub(super) fn clear(directory: &Path, but: Option<&str>) -> io::Result<()> {
     let _lock = record::lock_directory(directory)?;
     for (path, content) in records(directory, record::read)? {
-        if !content.process.is_alive() {
+        if !content.process.is_alive() && but != Some(content.device.as_str()) {
             table::remove(&table_name(&content.device))?;
             fs::remove_file(&path).map_err(|error| record::at(&path, error))?;
         }

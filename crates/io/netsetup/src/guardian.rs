@@ -226,6 +226,16 @@ fn left_of_others(directory: &Path) -> io::Result<Vec<u32>> {
 /// Takes down what processes that died have left in the calling thread's network, where this user's records say so, and the
 /// sockets at which they were asked.
 pub fn clear() -> io::Result<()> {
+    clear_but(None)
+}
+
+/// The same, but for what forwards for this device, which [`Gateway::open`](crate::Gateway::open) is to replace at once. Connections that pass
+/// through it would be reset if something came of them while nothing translates it.
+pub fn clear_before_gateway(device: &str) -> io::Result<()> {
+    clear_but(Some(device))
+}
+
+fn clear_but(device: Option<&str>) -> io::Result<()> {
     // Where there is no directory, there are no records.
     let Ok(directory) = polypath_system::runtime_directory() else { return Ok(()) };
     // One that stays does no harm.
@@ -234,7 +244,7 @@ pub fn clear() -> io::Result<()> {
         return Ok(());
     }
     // The caller may be in a runtime, which must not wait.
-    Namespace::current()?.run(|| clear_in(&directory))?
+    Namespace::current()?.run(|| clear_in_but(&directory, device))?
 }
 
 /// What processes that died have left in the calling thread's network.
@@ -272,6 +282,10 @@ pub(super) fn left_in(own: &Path, directories: &[PathBuf]) -> io::Result<Vec<Lef
 }
 
 pub(super) fn clear_in(directory: &Path) -> io::Result<()> {
+    clear_in_but(directory, None)
+}
+
+fn clear_in_but(directory: &Path, device: Option<&str>) -> io::Result<()> {
     if !record::has_some(directory)? {
         return Ok(());
     }
@@ -281,6 +295,6 @@ pub(super) fn clear_in(directory: &Path) -> io::Result<()> {
     for slot in 0..SLOTS {
         result = result.and(record::clear(directory, slot, &netlink));
     }
-    result = result.and(gateway::clear(directory));
+    result = result.and(gateway::clear(directory, device));
     result.and(polypath_control::clear(directory))
 }

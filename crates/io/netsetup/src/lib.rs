@@ -39,7 +39,7 @@ pub use error::SetupError;
 pub use gateway::{Gateway, GatewayLeft, GatewayOptions, gateway_left};
 use guardian::Guardian;
 pub(crate) use guardian::{LeftBehind, left_behind};
-pub use guardian::{clear, guard, guard_detached, left_by};
+pub use guardian::{clear, clear_before_gateway, guard, guard_detached, left_by};
 pub use interception::{Intercept, InterceptBy, Interception};
 use limits::Limits;
 use nat::Translation;

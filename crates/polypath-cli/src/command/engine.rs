@@ -720,7 +720,16 @@ pub(super) fn guard(arguments: &GuardianArguments) -> Result<(), Failure> {
 
 /// Takes down what processes that were killed have left, whatever their engine. Only who may change the network has records.
 pub(super) fn clear_leftovers() {
-    if let Err(error) = polypath_netsetup::clear() {
+    tell_what_is_left(polypath_netsetup::clear());
+}
+
+/// The same, where a gateway of this device begins anew at once.
+pub(super) fn clear_leftovers_before_gateway(device: &str) {
+    tell_what_is_left(polypath_netsetup::clear_before_gateway(device));
+}
+
+fn tell_what_is_left(cleared: std::io::Result<()>) {
+    if let Err(error) = cleared {
         complain(&format!("what an earlier process has set up can't be taken down: {error}"));
     }
 }

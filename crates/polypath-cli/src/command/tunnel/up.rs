@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::super::control_socket::{Answer, Control};
-use super::super::engine::clear_leftovers;
+use super::super::engine::{clear_leftovers, clear_leftovers_before_gateway};
 use super::super::{Failure, complain};
 use super::control::{Question, TUNNELS, answering};
 use super::endpoints::Endpoints;
@@ -37,7 +37,10 @@ pub(super) fn run(path: &Path, is_quiet: bool) -> Result<(), Failure> {
     let control = TUNNELS.offer(&plan.name).map_err(Failure::run)?;
     let place = control.path();
     // A tunnel of this name that was killed, and whatever else was.
-    clear_leftovers();
+    match plan.forward {
+        Some(_) => clear_leftovers_before_gateway(&plan.name),
+        None => clear_leftovers(),
+    }
     let ended = carry(path, plan, control, is_quiet);
     let _ = std::fs::remove_file(place);
     ended
