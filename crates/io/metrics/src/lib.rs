@@ -4,6 +4,7 @@
 mod exposition;
 pub mod history;
 mod links;
+mod names;
 mod proxies;
 mod registry;
 mod sample;

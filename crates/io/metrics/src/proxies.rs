@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::totals::{bounded, plain};
+use crate::names::{bounded, plain};
 
 /// Proxies that are counted for themselves; those beyond are counted together.
 const MOST_PROXIES: usize = 32;
@@ -162,7 +162,7 @@ fn is_another(new: &ProxySample, old: &ProxySample) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::totals::OTHER;
+    use crate::names::OTHER;
 
     fn proxy(source: &str, up_bytes: u64) -> ProxySample {
         ProxySample {

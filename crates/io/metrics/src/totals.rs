@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::names::{OTHER, UNKNOWN, bounded, plain};
 use crate::proxies::{Proxies, ProxySample};
 use crate::sample::{Counted, PathNow, PathSample, StackSample};
 
@@ -15,10 +16,6 @@ const MOST_COUNTERS: usize = 192;
 const MOST_PATHS: usize = 17;
 /// Causes of a fallback, whatever stacks say.
 const MOST_CAUSES: usize = 16;
-/// What is beyond a bound.
-pub(crate) const OTHER: &str = "other";
-/// An interface whose name nobody knows.
-pub(crate) const UNKNOWN: &str = "unknown";
 /// Counters of the kernel's that are no counts of events.
 const CURRENT: [&str; 2] = ["MPCurrEstab", "CurrEstab"];
 
@@ -74,25 +71,6 @@ fn keyed(stack: &StackSample) -> impl Iterator<Item = (PathKey, &PathSample)> {
         let interface = sample.interface.clone().unwrap_or_else(|| UNKNOWN.into());
         (PathKey { stack: stack.program.clone(), interface, path }, sample)
     })
-}
-
-/// The name if it is known or there is room for it.
-pub(crate) fn bounded(known: &mut BTreeSet<String>, name: &str, most: usize) -> String {
-    if !known.contains(name) {
-        if known.len() >= most {
-            return OTHER.into();
-        }
-        known.insert(name.into());
-    }
-    name.into()
-}
-
-/// What a stack says of a name, in letters that are harmless everywhere.
-pub(crate) fn plain(name: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '"' | '\\');
-    let name: String =
-        name.chars().map(|letter| if is_plain(letter) { letter } else { '_' }).take(64).collect();
-    if name.is_empty() { UNKNOWN.into() } else { name }
 }
 
 impl Totals {
