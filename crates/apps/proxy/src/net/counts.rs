@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::flow::Carried;
 use super::session::Ending;
 use crate::failure::ConnectFailure;
 
@@ -59,22 +60,6 @@ pub struct Counts {
     pub ended: BTreeMap<(&'static str, Outcome), u64>,
     /// What they have moved, those within too.
     pub carried: Carried,
-}
-
-/// Octets each way.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Carried {
-    /// To servers.
-    pub to_server_bytes: u64,
-    /// To clients.
-    pub to_client_bytes: u64,
-}
-
-impl Carried {
-    pub(super) fn add(&mut self, other: Self) {
-        self.to_server_bytes = self.to_server_bytes.saturating_add(other.to_server_bytes);
-        self.to_client_bytes = self.to_client_bytes.saturating_add(other.to_client_bytes);
-    }
 }
 
 /// Sessions that have ended. Touched once by each.

@@ -6,8 +6,6 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep_until;
 
-use super::counts::Carried;
-
 /// Bytes that a client and its server have exchanged, for those who move them and those who look.
 #[derive(Debug)]
 pub struct Flow {
@@ -16,6 +14,22 @@ pub struct Flow {
     to_client: AtomicU64,
     /// Milliseconds from the beginning until something moved last.
     moved_last: AtomicU64,
+}
+
+/// Octets each way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// To servers.
+    pub to_server_bytes: u64,
+    /// To clients.
+    pub to_client_bytes: u64,
+}
+
+impl Carried {
+    pub(super) fn add(&mut self, other: Self) {
+        self.to_server_bytes = self.to_server_bytes.saturating_add(other.to_server_bytes);
+        self.to_client_bytes = self.to_client_bytes.saturating_add(other.to_client_bytes);
+    }
 }
 
 /// Which way bytes go.

@@ -23,9 +23,9 @@ mod watched;
 mod within;
 
 pub use connect::{Connector, ServerSide};
-pub use counts::{Carried, Counts, Outcome};
+pub use counts::{Counts, Outcome};
 pub use entrance::Proxy;
-pub use flow::Flow;
+pub use flow::{Carried, Flow};
 pub use session::{Ending, SessionEnd};
 pub use sessions::{SessionState, Sessions};
 pub use settings::{Entrance, EntranceKind, InterceptedBy, Settings, Surroundings, Timeouts};

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use polypath_stack::engine::{Stream, StreamInfo};
 use tokio::sync::Notify;
 
-use super::counts::{Carried, Counts};
-use super::flow::Flow;
+use super::counts::Counts;
+use super::flow::{Carried, Flow};
 use super::watched::Watched;
 use crate::access::Admission;
 use crate::target::Target;
