@@ -6,7 +6,7 @@ use std::{fs, io};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
-use super::server::is_deserted;
+use super::server::{is_deserted, owner};
 use super::{Answer, Ask, Change, EventReport, Question};
 
 /// How long a stack may take to answer. One that is stopped takes for ever.
@@ -30,7 +30,8 @@ pub struct Peer {
     path: PathBuf,
 }
 
-/// The stacks that offer a socket in a directory, sorted by name. A directory that is missing has none.
+/// The stacks that offer a socket in a directory, sorted by name. A directory that is missing has none. Other sockets there, such as those of
+/// proxies and tunnels, are left alone.
 pub fn find(directory: &Path) -> io::Result<Vec<Peer>> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -42,7 +43,8 @@ pub fn find(directory: &Path) -> io::Result<Vec<Peer>> {
         let path = entry.path();
         // A link would lead to somebody else's stack.
         let is_socket = entry.file_type().is_ok_and(|kind| kind.is_socket());
-        let is_named = path.extension().is_some_and(|extension| extension == "sock");
+        let is_named =
+            owner(&path).is_some() && path.extension().is_some_and(|extension| extension == "sock");
         if is_named && is_socket && peers.len() < MOST_STACKS && !is_deserted(&path) {
             peers.push(Peer { path });
         }

@@ -103,7 +103,7 @@ fn bind(directory: &Path) -> io::Result<(UnixListener, PathBuf)> {
     Err(io::ErrorKind::AddrInUse.into())
 }
 
-/// Removes sockets at which nobody listens. A process that lives may be about to listen.
+/// Removes sockets of stacks at which nobody listens. A process that lives may be about to listen.
 pub(super) fn remove_stale(directory: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -112,7 +112,8 @@ pub(super) fn remove_stale(directory: &Path) -> io::Result<()> {
     for entry in entries {
         let path = entry?.path();
         let is_socket = fs::symlink_metadata(&path).is_ok_and(|found| found.file_type().is_socket());
-        if is_socket && is_deserted(&path) && !is_owner_alive(&path) {
+        let Some(owner) = owner(&path).filter(|_| is_socket) else { continue };
+        if is_deserted(&path) && !is_alive(owner) {
             remove(&path);
         }
     }
@@ -129,11 +130,15 @@ pub(super) fn is_deserted(path: &Path) -> bool {
     connect().is_err_and(|error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// Whether the process in the name of a socket is there, and not this one under a number that was used before.
-fn is_owner_alive(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let pid = name.split(['.', '-']).next().and_then(|number| number.parse::<u32>().ok());
-    pid.is_some_and(|pid| pid != std::process::id() && polypath_system::process::is_alive(pid))
+/// The process whose stack a socket is of, by its name. Sockets of other kinds, which understand other questions, do not begin with a number.
+pub(super) fn owner(path: &Path) -> Option<u32> {
+    let name = path.file_name()?.to_str()?;
+    name.split(['.', '-']).next()?.parse().ok()
+}
+
+/// Whether the process is there, and not this one under a number that was used before.
+fn is_alive(pid: u32) -> bool {
+    pid != std::process::id() && polypath_system::process::is_alive(pid)
 }
 
 fn remove(path: &Path) {

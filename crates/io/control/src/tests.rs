@@ -51,6 +51,29 @@ impl Observed for Fake {
     }
 }
 
+#[test]
+fn sockets_of_other_kinds_are_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = |name: &str| folder.path().join(name);
+    let listen = |name: &str| {
+        let listener = std::os::unix::net::UnixListener::bind(place(name)).expect("a socket");
+        listener.set_nonblocking(true).expect("a socket");
+        listener
+    };
+    let others = ["proxy-1.sock", "tunnel-polypath-vpn.sock"].map(listen);
+    drop(listen("proxy-dead.sock"));
+    let _stack = listen("1-2.sock");
+    // No process has such a number.
+    drop(listen("4194305.sock"));
+    clear(folder.path()).expect("a folder");
+    assert!(!place("4194305.sock").exists() && place("proxy-dead.sock").exists());
+    assert_eq!(find(folder.path()).expect("a folder"), [Peer::at(place("1-2.sock"))]);
+    for other in others {
+        let error = other.accept().expect_err("nobody asked");
+        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stack_that_is_stopped_keeps_nobody_waiting() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,14 +1,14 @@
 //! The socket by which what runs is asked, changed and ended: one line in, one answer out. Each has a name among those of its kind.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use polypath_system::{in_context, runtime_directory};
+use polypath_system::{in_context, runtime_directories, runtime_directory};
 
 use super::Failure;
 
@@ -19,6 +19,8 @@ const MOST_WAIT: Duration = Duration::from_secs(5);
 const MOST_ASKING: usize = 64;
 /// An answer that says what is wrong begins so.
 pub(super) const MISTAKE: &str = "error: ";
+/// Those of a directory that are found.
+const MOST_FOUND: usize = 256;
 /// A question is short: a word, and what that is about.
 const MOST_QUESTION_BYTES: u64 = 8_192;
 
@@ -44,7 +46,7 @@ impl Sockets {
         Ok(runtime_directory()?.join(format!("{}-{name}.sock", self.0)))
     }
 
-    /// Offers one. One that a killed process left is replaced, one that answers is not.
+    /// Offers one. One that a killed process left is replaced, one that answers is not. Others of its kind that were left are removed.
     pub(super) fn offer(self, name: &str) -> io::Result<Control> {
         let path = self.place(name)?;
         let directory = path.parent().unwrap_or(Path::new("/"));
@@ -57,11 +59,45 @@ impl Sockets {
                 format!("a {kind} named {name} runs already; `polypath {kind} down` ends it"),
             ));
         }
-        let _ = std::fs::remove_file(&path);
-        let listener =
-            UnixListener::bind(&path).map_err(|error| in_context(format!("{}", path.display()), error))?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        self.clear(directory);
+        // It has its name once it listens: whoever sees it can ask, and nobody takes it for one that was left.
+        let unready = path.with_extension(format!("sock.{}.new", std::process::id()));
+        let _ = std::fs::remove_file(&unready);
+        let named = UnixListener::bind(&unready).and_then(|listener| {
+            std::fs::set_permissions(&unready, std::fs::Permissions::from_mode(0o600))?;
+            std::fs::rename(&unready, &path)?;
+            Ok(listener)
+        });
+        let listener = named.map_err(|error| in_context(format!("{}", path.display()), error))?;
         Ok(Control { path, listener })
+    }
+
+    /// Removes those at which nobody listens.
+    fn clear(self, directory: &Path) {
+        for path in self.places_in(directory) {
+            let answer = UnixStream::connect(&path);
+            if answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+
+    /// The sockets of this kind that this user may ask: root sees everybody's.
+    pub(super) fn places(self) -> Vec<PathBuf> {
+        let Ok(own) = runtime_directory() else { return Vec::new() };
+        runtime_directories(&own).iter().flat_map(|directory| self.places_in(directory)).collect()
+    }
+
+    /// Sorted by name. A link would lead to somebody else's.
+    fn places_in(self, directory: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let is_one = |entry: &std::fs::DirEntry| {
+            entry.file_type().is_ok_and(|kind| kind.is_socket())
+                && entry.file_name().to_str().is_some_and(|file| self.name_of(file).is_some())
+        };
+        let mut places: Vec<_> = entries.filter(is_one).take(MOST_FOUND).map(|entry| entry.path()).collect();
+        places.sort();
+        places
     }
 
     /// The names of those that may run.
@@ -235,6 +271,25 @@ fn answer_one(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn those_of_a_kind_are_known_by_their_names() {
+        let kind = Sockets("proxy");
+        assert_eq!(kind.name_of("proxy-a.b.sock"), Some("a.b"));
+        for other in ["1234.sock", "tunnel-a.sock", "proxy-", "proxy-a.sock.12.new"] {
+            assert_eq!(kind.name_of(other), None, "{other}");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = |file: &str| folder.path().join(file);
+        let _lives = UnixListener::bind(place("proxy-lives.sock")).expect("a socket");
+        for left in ["proxy-left.sock", "tunnel-left.sock"] {
+            drop(UnixListener::bind(place(left)).expect("a socket"));
+        }
+        std::os::unix::fs::symlink(place("proxy-lives.sock"), place("proxy-link.sock")).expect("a link");
+        kind.clear(folder.path());
+        assert_eq!(kind.places_in(folder.path()), [place("proxy-lives.sock")]);
+        assert!(place("tunnel-left.sock").exists(), "others' are left alone");
+    }
 
     #[test]
     fn who_says_nothing_keeps_nobody_waiting() {

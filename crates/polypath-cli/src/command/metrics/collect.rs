@@ -104,7 +104,7 @@ impl Host {
             for directory in directories(&own) {
                 arrivals.watch(&directory).map_err(Failure::run)?;
             }
-            for peer in stacks(peers().unwrap_or_default()) {
+            for peer in peers().unwrap_or_default() {
                 if known.insert(peer.clone()) {
                     tokio::spawn(self.clone().hear(peer, gone.clone()));
                 }
@@ -128,11 +128,6 @@ impl Host {
     }
 }
 
-/// Those that are no proxies, whose sockets are asked otherwise.
-fn stacks(peers: Vec<Peer>) -> Vec<Peer> {
-    peers.into_iter().filter(|peer| proxies::name(peer.path()).is_none()).collect()
-}
-
 fn source(peer: &Peer) -> String {
     peer.path().display().to_string()
 }
@@ -141,9 +136,8 @@ impl Source for Host {
     async fn refresh(&self, totals: &mut Totals) {
         // Before any is asked: what answers by the same name afterwards is another one.
         std::mem::take(&mut *self.ended()).into_iter().for_each(|last| totals.end(last));
+        proxies::refresh(totals).await;
         let peers = peers().unwrap_or_default();
-        proxies::refresh(&peers, totals).await;
-        let peers = stacks(peers);
         let results = join_all(peers.iter().map(|peer| peer.ask(Ask::Figures))).await;
         let (mut samples, mut silent) = (Vec::new(), Vec::new());
         for (peer, result) in peers.iter().zip(results) {

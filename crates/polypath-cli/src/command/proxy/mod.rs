@@ -2,6 +2,7 @@
 
 mod answering;
 mod arguments;
+mod asking;
 mod doors;
 mod entrance_text;
 mod entrances;
@@ -24,11 +25,11 @@ use polypath_config::{NoSuchKind, Policies};
 
 pub(super) use self::arguments::Arguments;
 use self::arguments::What;
+pub(super) use self::asking::ask_all;
 pub(super) use self::figures::Figures;
 use self::file::File;
 use self::handed_down::HandedDown;
 use self::running::Given;
-pub(super) use self::status::PROXIES;
 use super::Failure;
 use super::network::block_on_own_signals;
 

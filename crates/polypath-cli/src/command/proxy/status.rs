@@ -10,7 +10,7 @@ use super::report::{ProxyReport, SideReport};
 use super::throttle::ThrottleText;
 
 /// Those of proxies.
-pub(in crate::command) const PROXIES: Sockets = Sockets("proxy");
+pub(super) const PROXIES: Sockets = Sockets("proxy");
 
 pub(super) fn status(name: Option<&str>, is_json: bool) -> Result<(), Failure> {
     let asked = match name {
