@@ -93,6 +93,14 @@ impl Fixture {
         String::from_utf8(asking.output().expect("it runs").stdout).expect("text")
     }
 
+    /// What `polypath top` says in its second sample.
+    fn top(&self) -> Value {
+        let mut asking = Command::new(env!("CARGO_BIN_EXE_polypath"));
+        asking.args(["top", "--json", "-n", "1", "-d", "0.1"]).env("POLYPATH_RUNTIME_DIR", &self.folder);
+        let output = asking.output().expect("it runs");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
     /// Until a limit holds a connection back.
     fn held_back(&self) -> Value {
         loop {
@@ -151,6 +159,17 @@ fn a_connection_that_lives_is_seen_and_limited() {
     ] {
         assert!(metrics.contains(&format!("\npolypath_proxy_{line}\n")), "{line}: {metrics}");
     }
+
+    let top = proxy.top();
+    let shown = &top["proxies"][0];
+    assert_eq!((&shown["name"], &shown["pid"]), (&"proxy".into(), &proxy.child.id().into()), "{top}");
+    assert_eq!(shown["limits"][0]["waiting_flows"], 1);
+    let client_shown = &shown["clients"][0];
+    assert_eq!(
+        (&client_shown["protocol"], &client_shown["paths"][1]["side"]),
+        (&"forward".into(), &"server".into())
+    );
+    assert_eq!(client_shown["target"], server.local_addr().expect("an address").to_string());
 
     client.read_exact(&mut [0; 1000]).expect("so much comes");
     assert_eq!(proxy.done(&["unset", "little"]), "limit little is gone\n");

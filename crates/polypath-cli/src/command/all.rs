@@ -52,7 +52,7 @@ pub(super) enum Command {
     Tunnel(tunnel::Arguments),
     /// Give Multipath TCP to programs, clients and servers that lack it: SOCKS, HTTP, forwarded ports, TCP Convert
     Proxy(Box<proxy::Arguments>),
-    /// Show rates, round-trip times and losses of each path of all stacks that run here, as they change
+    /// Show rates, round-trip times and losses of each path of all stacks and proxies that run here, as they change
     Top(top::Arguments),
     /// Tell why a path is used or not, and what to do about it
     ///

@@ -10,7 +10,7 @@ use polypath_stack::{Engine, WeakStack};
 use polypath_system::console;
 
 use super::{Failure, complain, harmless};
-use crate::live::{Sample, Sampler, Screen, View, has_terminal, line};
+use crate::live::{Sample, Sampler, Samples, Screen, View, has_terminal, line};
 
 /// Between two samples.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -92,7 +92,7 @@ fn sampler(stack: WeakStack) -> Sampler {
         let connections = Observed::connections(&stack);
         let answer =
             Answer { process: process.clone(), pid: std::process::id(), connections, ..Answer::default() };
-        vec![Sample { socket: String::new(), answer }]
+        Samples { stacks: vec![Sample { socket: String::new(), answer }], ..Samples::default() }
     })
 }
 
@@ -100,9 +100,9 @@ fn lines(mut sampler: Sampler) -> Live {
     let (end, ended) = mpsc::channel();
     std::thread::spawn(move || {
         let (started, mut view) = (Instant::now(), View::default());
-        view.handle_samples(started.elapsed(), &sampler());
+        view.handle_samples(started.elapsed(), &sampler().stacks);
         while ended.recv_timeout(INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
-            view.handle_samples(started.elapsed(), &sampler());
+            view.handle_samples(started.elapsed(), &sampler().stacks);
             if let Some(line) = line(&view.report()) {
                 console::tell(harmless(&line));
             }

@@ -6,13 +6,17 @@ use std::time::{Duration, Instant, SystemTime};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::Args;
 use futures_util::future::join_all;
-use polypath_control::Ask;
+use polypath_control::{ANSWER_LIMIT, Ask};
 use serde::Serialize;
 
 use super::network::block_on_interruptibly;
+use super::proxy::{ProxyReport, ask_all};
 use super::ss::{disarm, parse_pid, peers};
 use super::{Failure, harmless, harmless_json, print_line};
-use crate::live::{Sample, Screen, View, table};
+use crate::live::{ProxySample, Sample, Samples, Screen, View, table};
+
+/// What a proxy may say of its clients: some hundred thousand of them.
+const MOST_OF_CLIENTS_BYTES: u64 = 128 << 20;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  polypath top\n  polypath top -b -n 3")]
@@ -70,18 +74,26 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     })
 }
 
-/// What all stacks say now, or those of one process.
-async fn sample(pid: Option<u32>) -> Result<Vec<Sample>, Failure> {
+/// What all stacks and proxies say now, or those of one process.
+async fn sample(pid: Option<u32>) -> Result<Samples, Failure> {
     let peers = peers()?;
-    let answers = join_all(peers.iter().map(|peer| peer.ask(Ask::Connections))).await;
-    let samples = peers.iter().zip(answers).filter_map(|(peer, answer)| {
+    let asked = join_all(peers.iter().map(|peer| peer.ask(Ask::Connections)));
+    let (answers, proxies) = tokio::join!(asked, proxies(pid));
+    let stacks = peers.iter().zip(answers).filter_map(|(peer, answer)| {
         // A stack that is stopped or has ended has nothing to show.
         let mut answer = answer.ok()?;
         disarm(&mut answer);
         let socket = peer.path().display().to_string();
         pid.is_none_or(|pid| pid == answer.pid).then_some(Sample { socket, answer })
     });
-    Ok(samples.collect())
+    Ok(Samples { stacks: stacks.collect(), proxies })
+}
+
+async fn proxies(pid: Option<u32>) -> Vec<ProxySample> {
+    let answers = ask_all::<ProxyReport>("status", MOST_OF_CLIENTS_BYTES, ANSWER_LIMIT).await;
+    let reports = answers.into_iter().filter_map(|(asked, report)| Some((asked, report.ok()?)));
+    let meant = reports.filter(|(_, report)| pid.is_none_or(|pid| pid == report.pid));
+    meant.map(|(asked, report)| report.sample(asked.path.display().to_string())).collect()
 }
 
 /// A sample as JSON.
@@ -92,16 +104,24 @@ struct Timed<T> {
     report: T,
 }
 
+async fn look(view: &mut View, started: Instant, pid: Option<u32>) -> Result<(), Failure> {
+    let samples = sample(pid).await?;
+    let now = started.elapsed();
+    view.handle_samples(now, &samples.stacks);
+    view.handle_proxies(now, &samples.proxies);
+    Ok(())
+}
+
 async fn lines(arguments: &Arguments) -> Result<(), Failure> {
     let (started, mut view) = (Instant::now(), View::default());
     // Rates need two samples: the first is not shown.
-    view.handle_samples(started.elapsed(), &sample(arguments.pid).await?);
+    look(&mut view, started, arguments.pid).await?;
     let mut ticks = tokio::time::interval(arguments.delay);
     ticks.tick().await;
     let mut shown = 0;
     while arguments.count.is_none_or(|count| shown < count) {
         ticks.tick().await;
-        view.handle_samples(started.elapsed(), &sample(arguments.pid).await?);
+        look(&mut view, started, arguments.pid).await?;
         let mut report = view.report();
         // The sum of no numbers at all is -0.0.
         (report.down_bps, report.up_bps) = (report.down_bps + 0.0, report.up_bps + 0.0);

@@ -8,7 +8,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::bar;
 use ratatui::text::{Line, Span};
 
-use super::view::{Connection, Path, View};
+use super::proxies::{Client, ClientPath, Proxy};
+use super::view::{Connection, Path, Report, View};
 use super::words::{packets, rate, round_trip, share};
 
 /// What is around the view.
@@ -40,11 +41,14 @@ const ROUND_TRIP: usize = 7;
 const SHARE: usize = 6;
 const WINDOW: usize = 5;
 const LEAST_PICTURE: usize = 4;
+/// Paths are called by their interfaces; those of proxies by the side, too.
+const NAME: usize = 14;
+const NAME_WITH_SIDE: usize = 18;
 
 impl Columns {
-    fn for_width(width: usize) -> Self {
+    fn for_width(width: usize, name: usize) -> Self {
         let mut columns = Self {
-            name: 14.min(width.saturating_sub(RATE + 1)).max(4),
+            name: name.min(width.saturating_sub(RATE + 1)).max(4),
             state: false,
             up: false,
             round_trip: false,
@@ -69,6 +73,11 @@ impl Columns {
         }
         columns.picture = if left > LEAST_PICTURE { left - 1 } else { 0 };
         columns
+    }
+
+    /// Of a row with its picture, and of headings.
+    fn width(&self) -> usize {
+        (self.row("", "", [""; 5]).len() + self.picture).max(20)
     }
 
     /// Cells beside each other, those without a column left out.
@@ -97,36 +106,23 @@ impl Columns {
 pub(crate) fn draw(frame: &mut Frame<'_>, view: &View, around: &Surroundings) {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
-    let columns = Columns::for_width(width);
     let report = view.report();
+    let columns = Columns::for_width(width, if report.proxies.is_empty() { NAME } else { NAME_WITH_SIDE });
     let strong = Style::new().add_modifier(Modifier::BOLD);
     let faint = Style::new().add_modifier(Modifier::DIM);
-    let count = |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
-    let mut title = format!("{}  {}", around.title, count(report.connections.len(), "connection"));
-    if report.stacks != 1 {
-        title += &format!(" of {}", count(report.stacks, "stack"));
-    }
-    if view.is_paused() {
-        title += "  paused";
-    }
     let headings = columns.row("", "state", ["down", "up", "rtt", "resent", "cwnd"]);
-    let total = columns.row("total", "", [&rate(report.down_bps), &rate(report.up_bps), "", "", ""]);
-    let most = view.total().iter().copied().max().unwrap_or(0);
-    let mut lines = vec![
-        Line::styled(title, strong),
-        Line::styled(headings, faint),
-        Line::from(vec![
-            Span::styled(total, strong),
-            picture(view.total(), most, columns.picture, Style::new()),
-        ]),
-    ];
+    let mut lines = vec![Line::styled(title(view, &report, around), strong), Line::styled(headings, faint)];
+    if report.has_stacks() {
+        let rates = (report.down_bps, report.up_bps);
+        lines.push(total_line("total", rates, view.total(), columns, strong));
+    }
     let order = view.order().name();
     let keys = format!("q quit  \u{2191}\u{2193} select  p pause  s sort by {order}");
     let keys = if keys.chars().count() <= width { keys } else { format!("q quit  p pause  s {order}") };
     let below = 1 + usize::from(around.message.is_some());
     let room = height.saturating_sub(lines.len() + below);
-    lines.extend(body(view, &report.connections, columns, around.is_coloured, room));
-    if report.connections.is_empty() && room > 0 {
+    lines.extend(body(view, &report, columns, around.is_coloured, room));
+    if report.connections.is_empty() && report.has_stacks() && room > 0 {
         lines.push(Line::styled("no connection yet", faint));
     }
     for (index, line) in lines.into_iter().take(height.saturating_sub(below)).enumerate() {
@@ -145,55 +141,151 @@ fn put(frame: &mut Frame<'_>, row: usize, line: Line<'_>) {
     }
 }
 
-/// The connections that there is room for, with the selected one among them.
+/// What there is, in numbers.
+fn title(view: &View, report: &Report, around: &Surroundings) -> String {
+    let count = |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
+    let mut parts = Vec::new();
+    if report.has_stacks() {
+        let of_stacks =
+            if report.stacks == 1 { String::new() } else { format!(" of {}", count(report.stacks, "stack")) };
+        parts.push(count(report.connections.len(), "connection") + &of_stacks);
+    }
+    if !report.proxies.is_empty() {
+        let clients = report.proxies.iter().map(|proxy| proxy.clients.len()).sum();
+        let proxies = report.proxies.len();
+        let proxies = if proxies == 1 { "1 proxy".into() } else { format!("{proxies} proxies") };
+        parts.push(format!("{} of {proxies}", count(clients, "client")));
+    }
+    let paused = if view.is_paused() { "  paused" } else { "" };
+    format!("{}  {}{paused}", around.title, parts.join(", "))
+}
+
+/// Rates of all together, with their picture.
+fn total_line(
+    name: &str,
+    (down, up): (f64, f64),
+    history: &VecDeque<u64>,
+    columns: Columns,
+    style: Style,
+) -> Line<'static> {
+    let most = history.iter().copied().max().unwrap_or(0);
+    let text = columns.row(name, "", [&rate(down), &rate(up), "", "", ""]);
+    let picture = picture(history, most, columns.picture, Style::new());
+    Line::from(vec![Span::styled(text, style), picture])
+}
+
+/// Rows, of which one is selected.
+#[derive(Default)]
+struct Rows {
+    lines: Vec<Line<'static>>,
+    count: usize,
+    selected: std::ops::Range<usize>,
+}
+
+impl Rows {
+    /// Those that are selected together.
+    fn add(&mut self, is_selected: bool, lines: impl IntoIterator<Item = Line<'static>>) {
+        let first = self.lines.len();
+        self.lines.extend(lines);
+        if is_selected {
+            self.selected = first..self.lines.len();
+        }
+        self.count += 1;
+    }
+}
+
+/// The connections and clients that there is room for, with the selected one among them.
 fn body(
     view: &View,
-    connections: &[Connection],
+    report: &Report,
     columns: Columns,
     is_coloured: bool,
     room: usize,
 ) -> Vec<Line<'static>> {
-    let mut lines = Vec::new();
-    let mut selected = 0..0;
-    for (index, connection) in connections.iter().enumerate() {
-        let first = lines.len();
-        let is_selected = index == view.selected();
-        lines.push(heading(connection, is_selected, columns));
+    let mut rows = Rows::default();
+    for connection in &report.connections {
+        let is_selected = rows.count == view.selected();
         // One scale for the paths of a connection, so that their pictures can be compared.
         let most = connection.listed.iter().flat_map(|path| &path.history).copied().max().unwrap_or(0);
-        lines.extend(connection.listed.iter().map(|path| path_line(path, columns, most, is_coloured)));
-        if is_selected {
-            selected = first..lines.len();
+        let paths = connection.listed.iter().map(|path| path_line(path, columns, most, is_coloured));
+        rows.add(is_selected, std::iter::once(heading(connection, is_selected, columns)).chain(paths));
+    }
+    for proxy in &report.proxies {
+        rows.lines.extend(proxy_lines(proxy, columns));
+        for client in &proxy.clients {
+            let is_selected = rows.count == view.selected();
+            rows.add(is_selected, client_lines(client, is_selected, columns, is_coloured));
         }
     }
+    let Rows { lines, selected, .. } = rows;
     // Scrolled as far as needed, and not further.
     let skipped = selected.end.saturating_sub(room).min(selected.start);
     lines.into_iter().skip(skipped).take(room).collect()
 }
 
+/// A proxy without its clients.
+fn proxy_lines(proxy: &Proxy, columns: Columns) -> Vec<Line<'static>> {
+    let strong = Style::new().add_modifier(Modifier::BOLD);
+    let rates = (proxy.down_bps, proxy.up_bps);
+    let mut lines = vec![
+        Line::styled(cut(&proxy.heading(), columns.width()), strong),
+        total_line("  total", rates, &proxy.history, columns, Style::new()),
+    ];
+    let limits = proxy.limits.iter();
+    lines.extend(limits.map(|limit| Line::raw(cut(&format!("  {}", limit.line), columns.width()))));
+    lines
+}
+
+fn client_lines(
+    client: &Client,
+    is_selected: bool,
+    columns: Columns,
+    is_coloured: bool,
+) -> Vec<Line<'static>> {
+    let most = client.paths.iter().flat_map(|path| &path.history).copied().max().unwrap_or(0);
+    let line = |path: &ClientPath| {
+        let (name, now) = (format!("  {}", path.label()), &path.now);
+        let last = (now.rtt_ms, now.retransmitted_share, now.cwnd_packets);
+        let text = path_row(&name, now.state, (path.down_bps, path.up_bps), last, columns);
+        let colour = if now.state == "backup" { Color::Yellow } else { Color::Green };
+        let style = if is_coloured { Style::new().fg(colour) } else { Style::new() };
+        Line::from(vec![Span::styled(text, style), picture(&path.history, most, columns.picture, style)])
+    };
+    let heading = heading_line(&client.heading(), is_selected, columns);
+    std::iter::once(heading).chain(client.paths.iter().map(line)).collect()
+}
+
 fn heading(connection: &Connection, is_selected: bool, columns: Columns) -> Line<'static> {
     let kind = if connection.is_multipath { connection.scheduler.as_str() } else { "plain TCP" };
     let text = format!("{} {}[{}] {kind}", connection.peer, connection.process, connection.pid);
+    heading_line(&text, is_selected, columns)
+}
+
+fn heading_line(text: &str, is_selected: bool, columns: Columns) -> Line<'static> {
     let mut style = Style::new().add_modifier(Modifier::BOLD);
     let mut mark = "";
     if is_selected {
         mark = "> ";
         style = style.add_modifier(Modifier::UNDERLINED);
     }
-    let width = columns.row("", "", [""; 5]).len() + columns.picture;
-    Line::styled(cut(&format!("{mark}{text}"), width.max(20)), style)
+    Line::styled(cut(&format!("{mark}{text}"), columns.width()), style)
+}
+
+fn path_row(
+    name: &str,
+    state: &str,
+    (down, up): (f64, f64),
+    (rtt_ms, retransmitted, cwnd): (f64, Option<f64>, u64),
+    columns: Columns,
+) -> String {
+    let cells = [rate(down), rate(up), round_trip(rtt_ms), share(retransmitted), packets(cwnd)];
+    columns.row(name, state, cells.each_ref().map(String::as_str))
 }
 
 fn path_line(path: &Path, columns: Columns, most: u64, is_coloured: bool) -> Line<'static> {
-    let cells = [
-        rate(path.down_bps),
-        rate(path.up_bps),
-        round_trip(path.rtt_ms),
-        share(path.retransmitted_share),
-        packets(path.cwnd_packets),
-    ];
-    let cells = cells.each_ref().map(String::as_str);
-    let text = columns.row(&format!("  {}", path.label), path.state, cells);
+    let last = (path.rtt_ms, path.retransmitted_share, path.cwnd_packets);
+    let name = format!("  {}", path.label);
+    let text = path_row(&name, path.state, (path.down_bps, path.up_bps), last, columns);
     let mut style = Style::new();
     if is_coloured {
         style = style.fg(match path.state {

@@ -8,30 +8,53 @@ use super::words::{packets, rate, round_trip, share};
 
 /// A table, as `top -b` prints it once for each sample.
 pub(crate) fn table(report: &Report) -> String {
+    let labels = report.proxies.iter().flat_map(|proxy| &proxy.clients).flat_map(|client| &client.paths);
+    let width = labels.map(|path| path.label().chars().count()).max().unwrap_or(0).max(14);
+    let first = width + 2;
     let mut text = format!(
-        "{:<16} {:<7} {:>11} {:>11} {:>8} {:>6} {:>6}\n",
+        "{:<first$} {:<7} {:>11} {:>11} {:>8} {:>6} {:>6}",
         "path", "state", "down", "up", "rtt", "resent", "cwnd"
     );
-    let _ =
-        write!(text, "{:<16} {:<7} {:>11} {:>11}", "total", "", rate(report.down_bps), rate(report.up_bps));
+    if report.has_stacks() {
+        let (down, up) = (rate(report.down_bps), rate(report.up_bps));
+        let _ = write!(text, "\n{:<first$} {:<7} {down:>11} {up:>11}", "total", "");
+    }
     for connection in &report.connections {
         let kind = if connection.is_multipath { connection.scheduler.as_str() } else { "plain TCP" };
         let _ = write!(text, "\n{} {}[{}] {kind}", connection.peer, connection.process, connection.pid);
         for path in &connection.listed {
-            let _ = write!(
-                text,
-                "\n  {:<14} {:<7} {:>11} {:>11} {:>8} {:>6} {:>6}",
-                path.label,
-                path.state,
-                rate(path.down_bps),
-                rate(path.up_bps),
-                round_trip(path.rtt_ms),
-                share(path.retransmitted_share),
-                packets(path.cwnd_packets)
-            );
+            let rates = (path.down_bps, path.up_bps);
+            let last = (path.rtt_ms, path.retransmitted_share, path.cwnd_packets);
+            row(&mut text, (&path.label, width), path.state, rates, last);
+        }
+    }
+    for proxy in &report.proxies {
+        let (down, up) = (rate(proxy.down_bps), rate(proxy.up_bps));
+        let _ = write!(text, "\n{}\n  {:<width$} {:<7} {down:>11} {up:>11}", proxy.heading(), "total", "");
+        proxy.limits.iter().for_each(|limit| _ = write!(text, "\n  {}", limit.line));
+        for client in &proxy.clients {
+            let _ = write!(text, "\n{}", client.heading());
+            for path in &client.paths {
+                let rates = (path.down_bps, path.up_bps);
+                let last = (path.now.rtt_ms, path.now.retransmitted_share, path.now.cwnd_packets);
+                row(&mut text, (&path.label(), width), path.now.state, rates, last);
+            }
         }
     }
     text
+}
+
+/// A line for a path.
+fn row(
+    text: &mut String,
+    (label, width): (&str, usize),
+    state: &str,
+    (down, up): (f64, f64),
+    (rtt_ms, retransmitted, cwnd): (f64, Option<f64>, u64),
+) {
+    let (down, up, rtt) = (rate(down), rate(up), round_trip(rtt_ms));
+    let (again, cwnd) = (share(retransmitted), packets(cwnd));
+    let _ = write!(text, "\n  {label:<width$} {state:<7} {down:>11} {up:>11} {rtt:>8} {again:>6} {cwnd:>6}");
 }
 
 /// One line: all connections together, by interface; none while there is no connection.

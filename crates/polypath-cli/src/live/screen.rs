@@ -18,10 +18,18 @@ use ratatui::crossterm::terminal::{
 use tokio::sync::oneshot;
 
 use super::draw::{Surroundings, draw};
+use super::proxies::ProxySample;
 use super::view::{Key, Sample, View};
 
+/// What stacks and proxies told at one time.
+#[derive(Debug, Default)]
+pub(crate) struct Samples {
+    pub(crate) stacks: Vec<Sample>,
+    pub(crate) proxies: Vec<ProxySample>,
+}
+
 /// What asks the stacks, once for each sample.
-pub(crate) type Sampler = Box<dyn FnMut() -> Vec<Sample> + Send>;
+pub(crate) type Sampler = Box<dyn FnMut() -> Samples + Send>;
 
 /// The process has a terminal, wherever its output goes.
 pub(crate) fn has_terminal() -> bool {
@@ -131,7 +139,8 @@ fn follow(drawing: &Mutex<Option<Drawing>>, interval: Duration, mut sampler: Sam
         {
             let mut drawing = lock(drawing);
             let Some(open) = drawing.as_mut() else { return Ok(()) };
-            open.view.handle_samples(started.elapsed(), &samples);
+            open.view.handle_samples(started.elapsed(), &samples.stacks);
+            open.view.handle_proxies(started.elapsed(), &samples.proxies);
             open.draw()?;
         }
         while let Some(left) = next.checked_duration_since(Instant::now()) {

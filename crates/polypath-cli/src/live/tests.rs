@@ -5,8 +5,10 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::draw::{Surroundings, draw};
+use super::history::HISTORY;
 use super::plain;
-use super::view::{HISTORY, Key, Sample, View};
+use super::proxies::{Carried, ClientSample, LimitNow, PathKey, PathNow, PathSample, ProxySample, Told};
+use super::view::{Key, Sample, View};
 
 fn subflow(id: u8, interface: &str, bytes_received: u64) -> SubflowReport {
     let json = serde_json::json!({
@@ -200,6 +202,101 @@ fn with_little_room_the_selected_connection_is_seen() {
     }
     let shown = frame(&view, 80, 12);
     assert!(shown.contains("> 198.51.100.20:80"), "{shown}");
+}
+
+/// A proxy that has carried so much for a client over two paths, and others before.
+fn proxy(pid: u32, down_bytes: u64) -> ProxySample {
+    let path = |side, interface: &str, state, down_bytes| PathSample {
+        key: PathKey { side, local: interface.into(), remote: "198.51.100.7:443".into() },
+        carried: Carried { up_bytes: 0, down_bytes },
+        now: PathNow {
+            interface: interface.into(),
+            state,
+            rtt_ms: 20.5,
+            retransmitted_share: Some(0.0),
+            cwnd_packets: 10,
+        },
+    };
+    let client = |number, target: &str, paths| ClientSample {
+        number,
+        told: Told {
+            protocol: "socks".into(),
+            client: format!("10.0.0.5:4000{number}"),
+            user: (number == 2).then(|| "ann".into()),
+            target: Some(target.into()),
+        },
+        carried: Carried { up_bytes: 0, down_bytes: down_bytes * (number - 1) },
+        paths,
+    };
+    let line = "limit guests: of 4 flows, 1 of which wait";
+    let paths = vec![
+        path("client", "br-lan", "tcp", down_bytes),
+        path("server", "lte", "backup", down_bytes / 4),
+        path("server", "wifi", "mptcp", down_bytes / 4 * 3),
+    ];
+    ProxySample {
+        socket: "proxy-gateway.sock".into(),
+        name: "gateway".into(),
+        pid,
+        carried: Carried { up_bytes: 0, down_bytes: 1_000_000 + 2 * down_bytes },
+        limits: vec![LimitNow { name: "guests".into(), line: line.into(), ..LimitNow::default() }],
+        clients: vec![client(1, "a.example:443", Vec::new()), client(2, "b.example:443", paths)],
+    }
+}
+
+fn carrying_proxy() -> View {
+    let mut view = View::default();
+    for second in 0..10_u64 {
+        view.handle_proxies(Duration::from_secs(second), &[proxy(77, 100_000 * second * second)]);
+    }
+    view
+}
+
+#[test]
+fn clients_of_a_proxy_stand_below_it_with_both_of_their_sides() {
+    let wanted = "\
+polypath top  2 clients of 1 proxy
+                   state          down          up     rtt resent  cwnd
+proxy gateway[77]  2 clients
+  total                    27.2 Mbit/s           0                      ▂▃▄▅▆▇██
+  limit guests: of 4 flows, 1 of which wait
+> 10.0.0.5:40002 socks to b.example:443 by ann
+  client br-lan    tcp     13.6 Mbit/s           0 20.5 ms    0 %    10 ▁▂▃▄▅▆▇█
+  server lte       backup  3.40 Mbit/s           0 20.5 ms    0 %    10 ▁▁▁▁▂▂▂▂
+  server wifi      mptcp   10.2 Mbit/s           0 20.5 ms    0 %    10 ▁▂▃▃▄▅▆▆
+10.0.0.5:40001 socks to a.example:443
+
+q quit  ↑↓ select  p pause  s sort by rate";
+    assert_eq!(frame(&carrying_proxy(), 80, 12), wanted);
+    let wanted = "\
+path             state          down          up      rtt resent   cwnd
+proxy gateway[77]  2 clients
+  total                  27.2 Mbit/s           0
+  limit guests: of 4 flows, 1 of which wait
+10.0.0.5:40002 socks to b.example:443 by ann
+  client br-lan  tcp     13.6 Mbit/s           0  20.5 ms    0 %     10
+  server lte     backup  3.40 Mbit/s           0  20.5 ms    0 %     10
+  server wifi    mptcp   10.2 Mbit/s           0  20.5 ms    0 %     10
+10.0.0.5:40001 socks to a.example:443";
+    assert_eq!(plain::table(&carrying_proxy().report()), wanted);
+    for (width, height) in [(1, 1), (5, 2), (12, 3), (20, 4), (200, 60)] {
+        frame(&carrying_proxy(), width, height);
+    }
+}
+
+#[test]
+fn clients_are_selected_after_connections_and_a_proxy_that_starts_anew_begins_at_nothing() {
+    let mut view = carrying_proxy();
+    view.handle_samples(Duration::ZERO, &sample(vec![connection(1, "198.51.100.9:80", Vec::new())]));
+    assert!(frame(&view, 80, 20).starts_with("polypath top  1 connection, 2 clients of 1 proxy\n"));
+    (0..5).for_each(|_| view.handle_key(Key::Down));
+    assert_eq!(view.selected(), 2);
+    view.handle_key(Key::Sort);
+    assert!(frame(&view, 80, 20).contains("> 10.0.0.5:40002"), "in the order in which they came");
+    view.handle_proxies(Duration::from_secs(10), &[proxy(78, 900_000_000)]);
+    assert!(view.report().proxies[0].down_bps.abs() < 1.0 && view.report().proxies[0].pid == 78);
+    view.handle_proxies(Duration::from_secs(11), &[]);
+    assert_eq!((view.report().proxies.len(), view.selected()), (0, 0));
 }
 
 #[test]

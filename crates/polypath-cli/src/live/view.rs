@@ -6,8 +6,9 @@ use std::time::Duration;
 use polypath_control::{Answer, ConnectionReport, SubflowReport};
 use serde::Serialize;
 
-/// Rates that are remembered of each path: more than the widest terminal shows.
-pub(crate) const HISTORY: usize = 240;
+use super::history::remember;
+use super::order::Order;
+use super::proxies::{Proxies, Proxy, ProxySample};
 
 /// Samples for which a path is shown that has ended, while its connection goes on.
 const SHOWN_AFTER_END: usize = 30;
@@ -17,34 +18,6 @@ const SHOWN_AFTER_END: usize = 30;
 pub(crate) struct Sample {
     pub(crate) socket: String,
     pub(crate) answer: Answer,
-}
-
-/// In which order connections stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// The fastest first.
-    #[default]
-    Rate,
-    Process,
-    Peer,
-}
-
-impl Order {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Process => "process",
-            Self::Peer => "peer",
-        }
-    }
-
-    const fn next(self) -> Self {
-        match self {
-            Self::Rate => Self::Process,
-            Self::Process => Self::Peer,
-            Self::Peer => Self::Rate,
-        }
-    }
 }
 
 /// What somebody at the terminal wants.
@@ -108,6 +81,14 @@ pub(crate) struct Report {
     pub(crate) down_bps: f64,
     pub(crate) up_bps: f64,
     pub(crate) connections: Vec<Connection>,
+    pub(crate) proxies: Vec<Proxy>,
+}
+
+impl Report {
+    /// Whether sums of stacks say anything: where nothing runs, they say that.
+    pub(super) fn has_stacks(&self) -> bool {
+        self.stacks > 0 || self.proxies.is_empty()
+    }
 }
 
 /// A connection of a stack: its socket, and its token or, of those that have none, the port.
@@ -124,6 +105,7 @@ fn key(socket: &str, report: &ConnectionReport) -> ConnectionKey {
 pub(crate) struct View {
     connections: BTreeMap<ConnectionKey, Connection>,
     stacks: usize,
+    proxies: Proxies,
     sampled_at: Option<Duration>,
     total: VecDeque<u64>,
     order: Order,
@@ -152,13 +134,27 @@ impl View {
         }
         let report = self.report();
         remember(&mut self.total, report.down_bps + report.up_bps);
-        self.selected = self.selected.min(self.connections.len().saturating_sub(1));
+        self.selected = self.selected.min(self.rows().saturating_sub(1));
+    }
+
+    /// What proxies told at a time.
+    pub(crate) fn handle_proxies(&mut self, now: Duration, samples: &[ProxySample]) {
+        if self.is_paused {
+            return;
+        }
+        self.proxies.handle_samples(now, samples);
+        self.selected = self.selected.min(self.rows().saturating_sub(1));
+    }
+
+    /// Those that can be selected: connections of stacks, and then clients of proxies.
+    fn rows(&self) -> usize {
+        self.connections.len() + self.proxies.clients()
     }
 
     pub(crate) fn handle_key(&mut self, key: Key) {
         match key {
             Key::Up => self.selected = self.selected.saturating_sub(1),
-            Key::Down => self.selected = (self.selected + 1).min(self.connections.len().saturating_sub(1)),
+            Key::Down => self.selected = (self.selected + 1).min(self.rows().saturating_sub(1)),
             Key::Pause => self.is_paused = !self.is_paused,
             Key::Sort => self.order = self.order.next(),
         }
@@ -178,6 +174,7 @@ impl View {
             down_bps: connections.iter().map(|connection| connection.down_bps).sum(),
             up_bps: connections.iter().map(|connection| connection.up_bps).sum(),
             connections,
+            proxies: self.proxies.report(self.order),
         }
     }
 
@@ -294,11 +291,4 @@ fn state(subflow: &SubflowReport) -> &'static str {
         SubflowReport { is_backup: true, .. } => "backup",
         _ => "up",
     }
-}
-
-fn remember(history: &mut VecDeque<u64>, rate: f64) {
-    if history.len() == HISTORY {
-        history.pop_front();
-    }
-    history.push_back(rate as u64);
 }

@@ -16,6 +16,8 @@ use crate::target::Target;
 /// One that is there, as it is now.
 #[derive(Clone, Debug)]
 pub struct SessionState {
+    /// Which one since the start.
+    pub number: u64,
     /// The name of its protocol.
     pub protocol: &'static str,
     /// The client.
@@ -63,8 +65,9 @@ impl Sessions {
     #[must_use]
     pub fn states(&self) -> Vec<SessionState> {
         // The kernel is asked of each without the table's lock.
-        let present: Vec<_> = self.lock().present.values().cloned().collect();
-        present.iter().map(|session| session.state()).collect()
+        let present: Vec<_> =
+            self.lock().present.iter().map(|(number, session)| (*number, session.clone())).collect();
+        present.iter().map(|(number, session)| session.state(*number)).collect()
     }
 
     /// Adds those that are there, and what all have moved.
@@ -179,7 +182,7 @@ impl Session {
         Arc::into_inner(ends)
     }
 
-    fn state(&self) -> SessionState {
+    fn state(&self, number: u64) -> SessionState {
         let told = self.told();
         let info = |stream: &Stream| Some(stream.info().unwrap_or_default());
         let (client_side, server_side) = match &told.shown {
@@ -188,6 +191,7 @@ impl Session {
             Shown::Answering { client, server } => (client.info(), server.as_ref().and_then(Watched::info)),
         };
         SessionState {
+            number,
             protocol: self.protocol,
             client: self.client,
             user: told.user.clone(),

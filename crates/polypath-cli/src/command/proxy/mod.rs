@@ -29,6 +29,7 @@ pub(super) use self::asking::ask_all;
 pub(super) use self::figures::Figures;
 use self::file::File;
 use self::handed_down::HandedDown;
+pub(super) use self::report::ProxyReport;
 use self::running::Given;
 use super::Failure;
 use super::network::block_on_own_signals;

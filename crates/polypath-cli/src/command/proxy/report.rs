@@ -1,20 +1,29 @@
 //! What a proxy tells of itself.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use polypath_proxy::net::{Proxy, SessionState};
 use polypath_stack::engine::StreamInfo;
 use serde::{Deserialize, Serialize};
 
+use super::super::harmless;
 use super::super::uplink_names::UplinkNames;
+use super::super::words::amount;
 use super::limits::Limits;
 use super::throttle::ThrottleText;
+use crate::live::{Carried, ClientSample, LimitNow, PathKey, PathNow, PathSample, ProxySample, Told};
 
 /// A proxy at a moment; also what `--json` prints.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct ProxyReport {
+pub(in crate::command) struct ProxyReport {
     pub(super) name: String,
-    pub(super) pid: u32,
+    pub(in crate::command) pid: u32,
+    /// Carried since its start, by those that have left, too.
+    #[serde(default)]
+    to_server_bytes: u64,
+    #[serde(default)]
+    to_client_bytes: u64,
     pub(super) listeners: Vec<ListenerReport>,
     pub(super) limits: Vec<LimitReport>,
     pub(super) connections: Vec<ConnectionReport>,
@@ -48,6 +57,9 @@ pub(super) struct LimitReport {
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct ConnectionReport {
+    /// Which one since the proxy's start.
+    #[serde(default)]
+    number: u64,
     pub(super) protocol: String,
     pub(super) client: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,6 +95,11 @@ pub(super) struct PathReport {
     pub(super) received_bytes: u64,
     pub(super) retransmissions: u64,
     pub(super) srtt_seconds: f64,
+    /// What was sent again, as a share of all that was sent; none before anything was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retransmitted_share: Option<f64>,
+    #[serde(default)]
+    cwnd_packets: u64,
     pub(super) is_backup: bool,
 }
 
@@ -98,14 +115,93 @@ impl ProxyReport {
             let (flows, waiting_flows, used_bytes) = (state.flows, state.waiting, state.used);
             Some(LimitReport { limit, flows, waiting_flows, clients: state.clients, used_bytes })
         });
-        let sessions = proxy.sessions().states();
+        let (sessions, carried) = (proxy.sessions().states(), proxy.counts().carried);
         Self {
             name: name.into(),
             pid: std::process::id(),
+            to_server_bytes: carried.to_server_bytes,
+            to_client_bytes: carried.to_client_bytes,
             listeners,
             limits: states.collect(),
             connections: sessions.iter().map(|state| connection(state, names)).collect(),
         }
+    }
+}
+
+impl ProxyReport {
+    /// For the live view, with names that do nothing to a terminal: another user's proxy chose them.
+    pub(in crate::command) fn sample(&self, socket: String) -> ProxySample {
+        ProxySample {
+            socket,
+            name: harmless(&self.name),
+            pid: self.pid,
+            carried: Carried { up_bytes: self.to_server_bytes, down_bytes: self.to_client_bytes },
+            limits: self.limits.iter().map(LimitReport::sample).collect(),
+            clients: self.connections.iter().map(ConnectionReport::sample).collect(),
+        }
+    }
+}
+
+impl LimitReport {
+    /// For people.
+    pub(super) fn line(&self) -> String {
+        let mut text = format!("limit {}: of {} flows", harmless(&self.limit.name), self.flows);
+        text += &format!(", {} of which wait", self.waiting_flows);
+        if let Some(clients) = self.clients {
+            text += &format!(", each of {clients} clients for itself");
+        }
+        if self.used_bytes > 0 {
+            text += &format!(", {} used", amount(self.used_bytes));
+        }
+        text
+    }
+
+    fn sample(&self) -> LimitNow {
+        let Self { flows, waiting_flows, used_bytes, .. } = *self;
+        LimitNow { name: harmless(&self.limit.name), flows, waiting_flows, used_bytes, line: self.line() }
+    }
+}
+
+impl ConnectionReport {
+    fn sample(&self) -> ClientSample {
+        let text = |text: &Option<String>| text.as_deref().map(harmless);
+        let sides = [("client", &self.client_side), ("server", &self.server_side)];
+        let paths = sides.into_iter().filter_map(|(name, side)| Some((name, side.as_ref()?)));
+        ClientSample {
+            number: self.number,
+            told: Told {
+                protocol: harmless(&self.protocol),
+                client: harmless(&self.client),
+                user: text(&self.user),
+                target: text(&self.target),
+            },
+            carried: Carried { up_bytes: self.to_server_bytes, down_bytes: self.to_client_bytes },
+            paths: paths.flat_map(|(name, side)| side.samples(name)).collect(),
+        }
+    }
+}
+
+impl SideReport {
+    fn samples(&self, side: &'static str) -> impl Iterator<Item = PathSample> {
+        let transport = if self.transport == "mptcp" { "mptcp" } else { "tcp" };
+        self.paths.iter().map(move |path| {
+            let key = PathKey { side, local: harmless(&path.local), remote: harmless(&path.remote) };
+            // What comes from a client goes up.
+            let (up_bytes, down_bytes) = match side {
+                "client" => (path.received_bytes, path.sent_bytes),
+                _ => (path.sent_bytes, path.received_bytes),
+            };
+            let local = || path.local.parse::<SocketAddr>().ok().map(|local| local.ip().to_string());
+            let interface = path.interface.as_deref().map(harmless).or_else(local).unwrap_or_default();
+            let now = PathNow {
+                interface,
+                state: if path.is_backup { "backup" } else { transport },
+                rtt_ms: path.srtt_seconds * 1e3,
+                retransmitted_share: path.retransmitted_share,
+                cwnd_packets: path.cwnd_packets,
+            };
+            PathSample { key, carried: Carried { up_bytes, down_bytes }, now }
+        })
     }
 }
 
@@ -115,6 +211,7 @@ fn connection(state: &SessionState, names: &UplinkNames) -> ConnectionReport {
         paths: paths(info, names),
     };
     ConnectionReport {
+        number: state.number,
         protocol: state.protocol.into(),
         client: state.client.to_string(),
         user: state.user.as_deref().map(Into::into),
@@ -131,7 +228,7 @@ fn connection(state: &SessionState, names: &UplinkNames) -> ConnectionReport {
 fn paths(info: &StreamInfo, names: &UplinkNames) -> Vec<PathReport> {
     let path = |subflow: &polypath_mptcp::SubflowInfo| {
         let (local, remote) = (subflow.tuple.local.into(), subflow.tuple.remote.into());
-        let (local, remote): (std::net::SocketAddr, std::net::SocketAddr) = (local, remote);
+        let (local, remote): (SocketAddr, SocketAddr) = (local, remote);
         PathReport {
             interface: names.name_of(local.ip()),
             local: local.to_string(),
@@ -139,7 +236,10 @@ fn paths(info: &StreamInfo, names: &UplinkNames) -> Vec<PathReport> {
             sent_bytes: subflow.tcp.bytes_acked,
             received_bytes: subflow.tcp.bytes_received,
             retransmissions: subflow.tcp.retransmits,
-            srtt_seconds: Duration::from(subflow.tcp.srtt).as_secs_f64(),
+            srtt_seconds: Duration::from(subflow.tcp.latest_rtt()).as_secs_f64(),
+            retransmitted_share: (subflow.tcp.bytes_sent > 0)
+                .then(|| subflow.tcp.bytes_retrans as f64 / subflow.tcp.bytes_sent as f64),
+            cwnd_packets: subflow.tcp.cwnd_bytes / u64::from(subflow.tcp.mss_bytes.max(1)),
             is_backup: subflow.is_backup(),
         }
     };

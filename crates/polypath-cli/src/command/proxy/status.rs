@@ -94,14 +94,7 @@ fn words(report: &ProxyReport) -> String {
         );
     }
     for state in &report.limits {
-        let _ = write!(text, "  limit {}: of {} flows", harmless(&state.limit.name), state.flows);
-        let _ = write!(text, ", {} of which wait", state.waiting_flows);
-        if let Some(clients) = state.clients {
-            let _ = write!(text, ", each of {clients} clients for itself");
-        }
-        let used =
-            if state.used_bytes > 0 { format!(", {} used", amount(state.used_bytes)) } else { String::new() };
-        let _ = writeln!(text, "{used}");
+        let _ = writeln!(text, "  {}", state.line());
     }
     for connection in &report.connections {
         let _ = write!(text, "\n  {} {}", connection.protocol, connection.client);
