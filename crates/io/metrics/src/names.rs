@@ -20,7 +20,7 @@ pub(crate) fn bounded(known: &mut BTreeSet<String>, name: &str, most: usize) -> 
 
 /// What a stack says of a name, in letters that are harmless everywhere.
 pub(crate) fn plain(name: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '"' | '\\');
+    let is_plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '"' | '\\' | '/');
     let name: String =
         name.chars().map(|letter| if is_plain(letter) { letter } else { '_' }).take(64).collect();
     if name.is_empty() { UNKNOWN.into() } else { name }

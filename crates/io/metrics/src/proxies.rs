@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::names::{bounded, plain};
+use crate::sample::Counted;
 
 /// Proxies that are counted for themselves; those beyond are counted together.
 const MOST_PROXIES: usize = 32;
@@ -48,6 +49,13 @@ pub(crate) struct ProxyCounts {
 }
 
 impl ProxyCounts {
+    /// As interfaces are counted: what went to servers was sent, and who ended was a subflow.
+    pub(crate) fn counted(&self) -> Counted {
+        let subflows = self.ended.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+        let (sent_bytes, received_bytes) = (self.up_bytes, self.down_bytes);
+        Counted { sent_bytes, received_bytes, subflows, ..Counted::default() }
+    }
+
     fn add(&mut self, sample: &ProxySample) {
         self.up_bytes = self.up_bytes.saturating_add(sample.up_bytes);
         self.down_bytes = self.down_bytes.saturating_add(sample.down_bytes);

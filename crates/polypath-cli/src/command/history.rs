@@ -1,6 +1,8 @@
 //! `polypath history`.
 
-use std::collections::BTreeMap;
+mod excerpt;
+mod proxies;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,8 +11,9 @@ use clap::Args;
 use polypath_metrics::history::{HistoryError, Resolution, Row, Usage, read};
 use serde::Serialize;
 
+use self::excerpt::{Excerpt, Points, bytes, chart};
 use super::{Failure, harmless, print_json, print_line, write_file};
-use crate::report::{Chart, Report, Series, Table, render};
+use crate::report::{Chart, Report, Table, render};
 
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
@@ -21,13 +24,16 @@ pub(super) struct Arguments {
     /// Only this interface
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
+    /// Only this proxy, by its name
+    #[arg(long, value_name = "NAME", conflicts_with = "interface")]
+    proxy: Option<String>,
     /// Where it is recorded [default: /var/lib/polypath for root, else polypath in XDG_STATE_HOME]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print comma-separated values, a line for each interface and step
+    /// Print comma-separated values, a line for each interface and step; with --proxy, for each step of it
     #[arg(long)]
     csv: bool,
     /// Write a page with pictures
@@ -36,7 +42,8 @@ pub(super) struct Arguments {
 }
 
 const EXAMPLES: &str = "\
-What interfaces have carried over stacks of this host, as `polypath metrics` has recorded it. Bytes are payload.\n\n\
+What interfaces have carried over stacks of this host, and proxies for their clients, as `polypath metrics` has recorded it. \
+Bytes are payload.\n\n\
 Examples:\n  \
 polypath history --since 7d\n  \
 polypath history --since 24h --interface wifi --html wifi.html";
@@ -88,14 +95,6 @@ pub(super) fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// What was asked for.
-struct Excerpt {
-    from_s: u64,
-    to_s: u64,
-    resolution: Resolution,
-    rows: Vec<Row>,
-}
-
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let directory = arguments.directory.clone().map_or_else(default_directory, Ok)?;
     let excerpt = excerpt(arguments, &directory)?;
@@ -105,7 +104,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json {
         return print_json(&in_json(&excerpt));
     }
-    print_line(if arguments.csv { csv(&excerpt) } else { table(&excerpt) }.trim_end())
+    let text = match (arguments.csv, &arguments.proxy) {
+        (true, Some(_)) => proxies::csv(&excerpt.proxies),
+        (true, None) => csv(&excerpt),
+        _ => table(&excerpt),
+    };
+    print_line(text.trim_end())
 }
 
 fn excerpt(arguments: &Arguments, directory: &Path) -> Result<Excerpt, Failure> {
@@ -113,40 +117,18 @@ fn excerpt(arguments: &Arguments, directory: &Path) -> Result<Excerpt, Failure> 
     let resolution = Resolution::for_span(since_s);
     let from_s = to_s.saturating_sub(since_s);
     let from_s = from_s - from_s % resolution.step_s();
-    let mut rows = read(directory, from_s, resolution).map_err(failure)?;
-    if let Some(wanted) = &arguments.interface {
-        rows.retain(|row| row.interface == *wanted);
+    let rows = read(directory, from_s, resolution).map_err(failure)?;
+    let (mut proxies, mut rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.proxy().is_some());
+    for row in &mut proxies {
+        row.interface = row.proxy().unwrap_or_default().to_owned();
     }
-    Ok(Excerpt { from_s, to_s, resolution, rows })
-}
-
-impl Excerpt {
-    /// All that an interface did, and the most that it received and sent in a step.
-    fn interfaces(&self) -> BTreeMap<&str, (Usage, u64)> {
-        let mut interfaces: BTreeMap<&str, (Usage, u64)> = BTreeMap::new();
-        for row in &self.rows {
-            let (usage, most) = interfaces.entry(&row.interface).or_default();
-            *usage = usage.and(row.usage);
-            *most = (*most).max(row.usage.received_bytes.saturating_add(row.usage.sent_bytes));
-        }
-        interfaces
-    }
-
-    fn mbps(&self, bytes: u64) -> f64 {
-        bytes as f64 * 8.0 / self.resolution.step_s() as f64 / 1e6
-    }
-}
-
-/// As large as it is: 1.2 GB.
-fn bytes(count: u64) -> String {
-    let value = count as f64;
-    let (unit, factor) = match count {
-        0..1_000 => return format!("{count} B"),
-        1_000..1_000_000 => ("kB", 1e3),
-        1_000_000..1_000_000_000 => ("MB", 1e6),
-        _ => ("GB", 1e9),
+    let is_meant = |wanted: &Option<String>, other: &Option<String>, row: &Row| match wanted {
+        Some(wanted) => row.interface == *wanted,
+        None => other.is_none(),
     };
-    format!("{:.1} {unit}", value / factor)
+    rows.retain(|row| is_meant(&arguments.interface, &arguments.proxy, row));
+    proxies.retain(|row| is_meant(&arguments.proxy, &arguments.interface, row));
+    Ok(Excerpt { from_s, to_s, resolution, rows, proxies })
 }
 
 const COLUMNS: [&str; 7] =
@@ -185,15 +167,28 @@ fn cells(excerpt: &Excerpt) -> Vec<Vec<String>> {
 }
 
 fn table(excerpt: &Excerpt) -> String {
-    let rows = cells(excerpt);
-    let header: Vec<String> = COLUMNS.iter().map(ToString::to_string).collect();
-    if rows.is_empty() {
+    let (interfaces, proxies) = (cells(excerpt), proxies::cells(excerpt));
+    if interfaces.is_empty() && proxies.is_empty() {
         return format!("nothing was carried since {}", date(excerpt.from_s));
     }
     let mut text = format!("since {}\n", date(excerpt.from_s));
-    let lines: Vec<&Vec<String>> = std::iter::once(&header).chain(&rows).collect();
+    if !interfaces.is_empty() {
+        text += &aligned(&COLUMNS, &interfaces);
+    }
+    if !proxies.is_empty() {
+        let gap = if interfaces.is_empty() { "" } else { "\n" };
+        text += &format!("{gap}{}", aligned(&proxies::COLUMNS, &proxies));
+    }
+    text
+}
+
+/// Columns as wide as what is in them, the first on the left and the others on the right.
+fn aligned(columns: &[&str], rows: &[Vec<String>]) -> String {
+    let header: Vec<String> = columns.iter().map(ToString::to_string).collect();
+    let lines: Vec<&Vec<String>> = std::iter::once(&header).chain(rows).collect();
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let mut text = String::new();
     for line in lines {
         let mut row = format!("{:<1$}", line[0], widths[0]);
         for (cell, width) in line.iter().zip(&widths).skip(1) {
@@ -238,6 +233,7 @@ struct Json<'a> {
     to_s: u64,
     step_s: u64,
     rows: Vec<JsonRow<'a>>,
+    proxies: Vec<proxies::JsonRow<'a>>,
 }
 
 #[derive(Serialize)]
@@ -269,15 +265,20 @@ fn in_json(excerpt: &Excerpt) -> Json<'_> {
         to_s: excerpt.to_s,
         step_s: excerpt.resolution.step_s(),
         rows: excerpt.rows.iter().map(row).collect(),
+        proxies: excerpt.proxies.iter().map(proxies::JsonRow::from).collect(),
     }
 }
-
-/// Points of a chart: more can't be told apart.
-const MOST_POINTS: u64 = 480;
 
 fn page(excerpt: &Excerpt) -> String {
     let interfaces = excerpt.interfaces();
     let total = interfaces.values().fold(Usage::default(), |sum, (usage, _)| sum.and(*usage));
+    let interface_table = Table {
+        title: "Interfaces".into(),
+        columns: COLUMNS[..ON_PAGE].iter().map(ToString::to_string).collect(),
+        rows: cells(excerpt).into_iter().map(on_page).collect(),
+        ..Table::default()
+    };
+    let interface_names: Vec<&str> = interfaces.keys().copied().collect();
     let report = Report {
         title: "What interfaces have carried".into(),
         summary: format!(
@@ -289,13 +290,8 @@ fn page(excerpt: &Excerpt) -> String {
             (bytes(total.received_bytes), "received".into()),
             (bytes(total.sent_bytes), "sent".into()),
         ],
-        tables: vec![Table {
-            title: "Interfaces".into(),
-            columns: COLUMNS[..ON_PAGE].iter().map(ToString::to_string).collect(),
-            rows: cells(excerpt).into_iter().map(on_page).collect(),
-            ..Table::default()
-        }],
-        charts: charts(excerpt, &interfaces.keys().copied().collect::<Vec<_>>()),
+        tables: std::iter::once(interface_table).chain(proxies::table(excerpt)).collect(),
+        charts: charts(excerpt, &interface_names).into_iter().chain(proxies::charts(excerpt)).collect(),
         ..Report::default()
     };
     // The axis of a report is in seconds; that of a history is not.
@@ -314,39 +310,15 @@ fn on_page(mut row: Vec<String>) -> Vec<String> {
 }
 
 fn charts(excerpt: &Excerpt, interfaces: &[&str]) -> Vec<Chart> {
-    let span_s = excerpt.to_s.saturating_sub(excerpt.from_s).max(1);
-    let step_s = excerpt.resolution.step_s();
-    // Whole steps in a point.
-    let point_s = span_s.div_ceil(MOST_POINTS).next_multiple_of(step_s);
-    let mut points: BTreeMap<(&str, u64), Usage> = BTreeMap::new();
-    for row in &excerpt.rows {
-        let place = row.at_s.saturating_sub(excerpt.from_s) / point_s;
-        let usage = points.entry((row.interface.as_str(), place)).or_default();
-        *usage = usage.and(row.usage);
-    }
-    let hours = |place: u64| (place * point_s) as f64 / 3600.0;
-    let rate = |bytes: u64| bytes as f64 * 8.0 / point_s as f64 / 1e6;
-    let line = |of: &dyn Fn(Option<&Usage>) -> Option<f64>| -> Vec<Series> {
-        let series = interfaces.iter().enumerate().map(|(colour, name)| Series {
-            name: (*name).to_string(),
-            colour,
-            points: (0..span_s / point_s)
-                .filter_map(|place| Some((hours(place), of(points.get(&(*name, place)))?)))
-                .collect(),
-        });
-        series.collect()
-    };
-    let chart = |title: &str, unit: &str, stacked, series| Chart {
-        title: title.into(),
-        unit: unit.into(),
-        stacked,
-        series,
-        ..Chart::default()
-    };
+    let series = Points::of(excerpt, &excerpt.rows, interfaces);
+    let rate = |bytes: u64| series.mbps(bytes);
     vec![
-        chart("Received", "Mbit/s", true, line(&|it| Some(it.map_or(0.0, |it| rate(it.received_bytes))))),
-        chart("Sent", "Mbit/s", true, line(&|it| Some(it.map_or(0.0, |it| rate(it.sent_bytes))))),
-        chart("Round-trip time", "ms", false, line(&|it| it?.round_trip.mean_ms())),
+        chart(
+            ("Received", "Mbit/s", true),
+            series.lines(&|it| Some(rate(it.map_or(0, |it| it.received_bytes)))),
+        ),
+        chart(("Sent", "Mbit/s", true), series.lines(&|it| Some(rate(it.map_or(0, |it| it.sent_bytes))))),
+        chart(("Round-trip time", "ms", false), series.lines(&|it| it?.round_trip.mean_ms())),
     ]
 }
 
@@ -369,7 +341,9 @@ mod tests {
             },
         };
         let rows = vec![row(1000, "lte", 5_000_000), row(1000, "wifi", 10_000_000), row(1010, "wifi", 1)];
-        Excerpt { from_s: 1000, to_s: 4600, resolution: Resolution::Fine, rows }
+        let usage = Usage { received_bytes: 3_000_000, sent_bytes: 4000, subflows: 7, ..Usage::default() };
+        let proxies = vec![Row { at_s: 1000, interface: "gateway".into(), usage }];
+        Excerpt { from_s: 1000, to_s: 4600, resolution: Resolution::Fine, rows, proxies }
     }
 
     #[test]
@@ -392,6 +366,12 @@ mod tests {
         assert!(lines[2].starts_with("lte ") && lines[2].contains("5.0 MB  2.0 kB      1.00 %"), "{text}");
         assert!(lines[3].contains("23.5 ms (23.5 to 23.5)") && lines[3].ends_with("8.0 Mbit/s"), "{text}");
         assert!(lines[4].starts_with("together ") && lines[4].contains("15.0 MB  6.0 kB"), "{text}");
+        let of_proxies = "
+proxy    to clients  to servers  clients at once  busiest step
+gateway      3.0 MB      4.0 kB                7    2.4 Mbit/s
+";
+        assert!(text.ends_with(of_proxies), "{text}");
+        assert!(table(&Excerpt { rows: Vec::new(), ..excerpt() }).ends_with(of_proxies.trim_start()));
     }
 
     #[test]
@@ -400,7 +380,10 @@ mod tests {
         assert!(csv(&excerpt).ends_with("\n1010,wifi,1,2000,20,1,23.500\n"), "{}", csv(&excerpt));
         let json = serde_json::to_value(in_json(&excerpt)).expect("JSON");
         assert_eq!(json["rows"][1]["received_bytes"], 10_000_000);
+        assert_eq!((&json["rows"][3], &json["proxies"][0]["clients"]), (&serde_json::Value::Null, &7.into()));
+        assert!(proxies::csv(&excerpt.proxies).ends_with("\n1000,gateway,3000000,4000,7\n"));
         let page = page(&excerpt);
         assert!(page.contains("hours since") && !page.contains("\nseconds\n") && page.contains("wifi"));
+        assert!(page.contains("Carried to clients") && page.contains("gateway"));
     }
 }

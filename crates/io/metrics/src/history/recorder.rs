@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::row::{RoundTrip, Row, Usage};
+use super::row::{RoundTrip, Row, Usage, of_proxy};
 use crate::sample::Counted;
 use crate::totals::Totals;
 
@@ -24,15 +24,23 @@ impl Recorder {
             let seen = self.seen.entry(interface).or_default();
             *seen = seen.and(measured);
         }
+        for (proxy, now) in totals.proxies().now() {
+            let subflows = now.sessions.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+            let within = Usage { subflows, ..Usage::default() };
+            let seen = self.seen.entry(of_proxy(&proxy)).or_default();
+            *seen = seen.and(within);
+        }
     }
 
-    /// What interfaces did since this was called last. The first call only looks: what was carried before is nobody's.
+    /// What interfaces and proxies did since this was called last. The first call only looks: what was carried before is nobody's.
     pub fn rows(&mut self, now_s: u64, totals: &Totals) -> Vec<Row> {
         let seen = std::mem::take(&mut self.seen);
-        let interfaces = totals.interfaces();
-        let counted = interfaces.iter().map(|(name, (counted, _))| (name.clone(), *counted)).collect();
-        let Some(before) = self.before.replace(counted) else { return Vec::new() };
-        let rows = interfaces.into_iter().filter_map(|(interface, (counted, _))| {
+        let interfaces = totals.interfaces().into_iter().map(|(name, (counted, _))| (name, counted));
+        let proxies = totals.proxies().counts().into_iter();
+        let proxies = proxies.map(|(name, counts)| (of_proxy(&name), counts.counted()));
+        let counted: BTreeMap<String, Counted> = interfaces.chain(proxies).collect();
+        let Some(before) = self.before.replace(counted.clone()) else { return Vec::new() };
+        let rows = counted.into_iter().filter_map(|(interface, counted)| {
             let added = counted.since(before.get(&interface).copied().unwrap_or_default());
             let usage = Usage {
                 sent_bytes: added.sent_bytes,
@@ -43,7 +51,7 @@ impl Recorder {
                 ..Usage::default()
             };
             let usage = usage.and(seen.get(&interface).copied().unwrap_or_default());
-            // An interface that nobody uses needs no row.
+            // What nobody uses needs no row.
             (usage != Usage::default()).then_some(Row { at_s: now_s, interface, usage })
         });
         rows.collect()
@@ -53,6 +61,7 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proxies::ProxySample;
     use crate::sample::{PathNow, PathSample, StackSample};
 
     #[test]
@@ -86,5 +95,32 @@ mod tests {
         assert_eq!(recorder.rows(20, &totals), [Row { at_s: 20, interface: "wifi".into(), usage }]);
         totals_of(&mut totals, None);
         assert_eq!(recorder.rows(30, &totals), []);
+    }
+
+    #[test]
+    fn proxies_have_rows_beside_interfaces() {
+        let (mut totals, mut recorder) = (Totals::default(), Recorder::default());
+        let mut told = |recorder: &mut Recorder, up_bytes: u64, sessions: u64, at_s| {
+            let proxy = ProxySample {
+                source: "proxy-a.sock".into(),
+                name: "a".into(),
+                sessions: [("socks".into(), sessions)].into(),
+                ended: [(("socks".into(), "complete".into()), up_bytes / 100)].into(),
+                up_bytes,
+                down_bytes: 10 * up_bytes,
+                ..ProxySample::default()
+            };
+            totals.update_proxies(vec![proxy], &[]);
+            recorder.observe(&totals);
+            recorder.rows(at_s, &totals)
+        };
+        assert_eq!(told(&mut recorder, 1000, 5, 10), []);
+        let rows = told(&mut recorder, 1200, 0, 20);
+        assert_eq!((rows.len(), rows[0].proxy()), (1, Some("a")));
+        // Who came and left in between was there.
+        let usage = Usage { sent_bytes: 200, received_bytes: 2000, subflows: 1, ..Usage::default() };
+        assert_eq!(rows[0].usage, usage);
+        assert_eq!(told(&mut recorder, 1200, 3, 30)[0].usage, Usage { subflows: 3, ..Usage::default() });
+        assert_eq!(told(&mut recorder, 1200, 0, 40), []);
     }
 }

@@ -1,12 +1,29 @@
-/// What an interface did in a stretch of time.
+/// How the names of proxies begin, as no interface can be called.
+const PROXY: &str = "proxy/";
+
+/// What an interface or a proxy did in a stretch of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Seconds since 1970 at its beginning.
     pub at_s: u64,
-    /// Name of the interface.
+    /// Name of the interface, or one by which [`Row::proxy`] knows a proxy.
     pub interface: String,
     /// What it did.
     pub usage: Usage,
+}
+
+impl Row {
+    /// The name of the proxy, if it is a proxy's row. What such a one sent went to servers, what it received went on to clients, and its
+    /// subflows are those within.
+    #[must_use]
+    pub fn proxy(&self) -> Option<&str> {
+        self.interface.strip_prefix(PROXY)
+    }
+}
+
+/// How a proxy's rows are called.
+pub(super) fn of_proxy(name: &str) -> String {
+    format!("{PROXY}{name}")
 }
 
 /// What went over an interface.
