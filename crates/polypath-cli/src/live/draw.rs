@@ -112,7 +112,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, view: &View, around: &Surroundings) {
     let faint = Style::new().add_modifier(Modifier::DIM);
     let headings = columns.row("", "state", ["down", "up", "rtt", "resent", "cwnd"]);
     let mut lines = vec![Line::styled(title(view, &report, around), strong), Line::styled(headings, faint)];
-    if report.has_stacks() {
+    if report.has_sums() {
         let rates = (report.down_bps, report.up_bps);
         lines.push(total_line("total", rates, view.total(), columns, strong));
     }
@@ -122,7 +122,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, view: &View, around: &Surroundings) {
     let below = 1 + usize::from(around.message.is_some());
     let room = height.saturating_sub(lines.len() + below);
     lines.extend(body(view, &report, columns, around.is_coloured, room));
-    if report.connections.is_empty() && report.has_stacks() && room > 0 {
+    if report.connections.is_empty() && report.has_sums() && room > 0 {
         lines.push(Line::styled("no connection yet", faint));
     }
     for (index, line) in lines.into_iter().take(height.saturating_sub(below)).enumerate() {
@@ -145,7 +145,7 @@ fn put(frame: &mut Frame<'_>, row: usize, line: Line<'_>) {
 fn title(view: &View, report: &Report, around: &Surroundings) -> String {
     let count = |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
     let mut parts = Vec::new();
-    if report.has_stacks() {
+    if report.has_sums() {
         let of_stacks =
             if report.stacks == 1 { String::new() } else { format!(" of {}", count(report.stacks, "stack")) };
         parts.push(count(report.connections.len(), "connection") + &of_stacks);

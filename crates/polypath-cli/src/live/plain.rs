@@ -15,7 +15,7 @@ pub(crate) fn table(report: &Report) -> String {
         "{:<first$} {:<7} {:>11} {:>11} {:>8} {:>6} {:>6}",
         "path", "state", "down", "up", "rtt", "resent", "cwnd"
     );
-    if report.has_stacks() {
+    if report.has_sums() {
         let (down, up) = (rate(report.down_bps), rate(report.up_bps));
         let _ = write!(text, "\n{:<first$} {:<7} {down:>11} {up:>11}", "total", "");
     }

@@ -261,9 +261,9 @@ proxy gateway[77]  2 clients
   total                    27.2 Mbit/s           0                      ▂▃▄▅▆▇██
   limit guests: of 4 flows, 1 of which wait
 > 10.0.0.5:40002 socks to b.example:443 by ann
-  client br-lan    tcp     13.6 Mbit/s           0 20.5 ms    0 %    10 ▁▂▃▄▅▆▇█
-  server lte       backup  3.40 Mbit/s           0 20.5 ms    0 %    10 ▁▁▁▁▂▂▂▂
-  server wifi      mptcp   10.2 Mbit/s           0 20.5 ms    0 %    10 ▁▂▃▃▄▅▆▆
+  client br-lan    tcp     13.6 Mbit/s           0 20.5 ms    0 %    10 ▂▃▄▅▆▇██
+  server lte       backup  3.40 Mbit/s           0 20.5 ms    0 %    10 ▁▁▁▂▂▂▂▂
+  server wifi      mptcp   10.2 Mbit/s           0 20.5 ms    0 %    10 ▂▂▃▄▄▅▆▆
 10.0.0.5:40001 socks to a.example:443
 
 q quit  ↑↓ select  p pause  s sort by rate";

@@ -85,9 +85,9 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Whether sums of stacks say anything: where nothing runs, they say that.
-    pub(super) fn has_stacks(&self) -> bool {
-        self.stacks > 0 || self.proxies.is_empty()
+    /// Whether sums of stacks say anything: where nothing else runs, they say that.
+    pub(super) fn has_sums(&self) -> bool {
+        !self.connections.is_empty() || self.proxies.is_empty()
     }
 }
 
