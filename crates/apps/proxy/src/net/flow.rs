@@ -1,6 +1,6 @@
 //! What one connection of a client has moved.
 
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -72,13 +72,13 @@ impl Flow {
         self.touch();
     }
 
-    /// What comes of it, unless nothing moves for so long before.
+    /// What comes of it, unless nothing moves for so long before. It is pinned already: a future that is handed on by value is twice in the one that
+    /// has it.
     pub(super) async fn unless_idle<T>(
         &self,
         limit: Option<Duration>,
-        work: impl Future<Output = T>,
+        mut work: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
-        let mut work = pin!(work);
         let Some(limit) = limit else { return Some(work.await) };
         let mut until = self.moved_last() + limit;
         loop {

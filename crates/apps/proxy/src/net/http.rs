@@ -5,6 +5,7 @@ mod held;
 mod outgoing;
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -104,9 +105,9 @@ pub(super) async fn serve(
         .max_header_size(FIELDS_BYTES)
         .max_buf_size(READ_BYTES);
     let mut stop = proxy.stop();
-    let serving = async {
+    let serving = pin!(async {
         let served = builder.serve_connection(TokioIo::new(held), service).with_upgrades();
-        let mut served = std::pin::pin!(served);
+        let mut served = pin!(served);
         let is_over = tokio::select! {
             // What goes wrong on a connection is the client's business; whether an answer is whole is known without it.
             _ = served.as_mut() => true,
@@ -116,7 +117,7 @@ pub(super) async fn serve(
             served.as_mut().graceful_shutdown();
             let _ = proxy.unless_stopped(served.as_mut()).await;
         }
-    };
+    });
     // Where nothing moves for too long it is dropped, which resets it in the middle of an answer.
     let _ = client.session.flow().unless_idle(proxy.settings().timeouts.idle, serving).await;
     let joined = client.joined.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -198,8 +199,11 @@ impl Client {
         let body = Passing::new(body, Way::ToServer, log.clone());
         // As long as the request moves, its server need not answer.
         let limit = Some(self.proxy.settings().timeouts.answering);
-        let sending = self.send(Request::from_parts(parts, body), user, &target, &log);
-        let (answer, gate) = match log.flow().unless_idle(limit, sending).await {
+        let sent = {
+            let sending = pin!(self.send(Request::from_parts(parts, body), user, &target, &log));
+            log.flow().unless_idle(limit, sending).await
+        };
+        let (answer, gate) = match sent {
             Some(Ok(answer)) => answer,
             Some(Err(_)) if log.client_broke() => {
                 let error = message::RequestError::Body;

@@ -10,6 +10,7 @@ mod flow;
 mod gate;
 mod http;
 mod intercepted;
+mod lasting;
 mod negotiate;
 mod pump;
 mod session;

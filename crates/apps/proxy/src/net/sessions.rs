@@ -170,6 +170,14 @@ impl Session {
         ends
     }
 
+    /// Begins with keep-alives at both sides, while bytes pass through.
+    pub(super) fn keep_alive(&self) {
+        if let Shown::Joined(ends) = &self.told().shown {
+            ends.client.keep_alive();
+            ends.server.keep_alive();
+        }
+    }
+
     /// Requests come over this, and go on over that, if there is one.
     pub(super) fn show_answering(&self, client: Watched, server: Option<Watched>) {
         self.told().shown = Shown::Answering { client, server };

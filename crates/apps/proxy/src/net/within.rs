@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use super::connect::{Connector, ServerSide};
 use super::counts::Ended;
 use super::flow::Flow;
 use super::gate::{Gate, Gates};
+use super::lasting::Lasting;
 use super::pump::{Early, Moved, pump};
 use super::session::{Ending, SessionEnd};
 use super::sessions::{Ends, Session, Sessions};
@@ -31,6 +33,7 @@ pub(super) struct Inner {
     pub(super) sessions: Sessions,
     pub(super) ended: Ended,
     pub(super) throttle: Throttle,
+    pub(super) lasting: Lasting,
     pub(super) clients: Clients,
     pub(super) log: Box<dyn Fn(&SessionEnd<'_>) + Send + Sync>,
     pub(super) stop: watch::Sender<Stop>,
@@ -104,8 +107,8 @@ impl Inner {
         self.stop.subscribe()
     }
 
-    /// What comes of it, unless all have to leave first.
-    pub(super) async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    /// What comes of it, unless all have to leave first. It is pinned already: a future that is handed on by value is twice in the one that has it.
+    pub(super) async fn unless_stopped<T>(&self, work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         let mut stop = self.stop();
         let stopped = async {
             // The guard of what it waited for must not be held on.
@@ -198,12 +201,14 @@ impl Inner {
                 Bytes::from([header(address), said].concat())
             });
         let with_request = first.clone().unwrap_or_default();
-        let reaching = async {
+        let reaching = pin!(async {
             match via {
-                Some(via) => via.connect(&self.connector, target, limit, allows, with_request).await,
+                Some(via) => {
+                    Box::pin(via.connect(&self.connector, target, limit, allows, with_request)).await
+                }
                 None => self.connector.connect(target, limit, allows).await,
             }
-        };
+        });
         let mut server = self.unless_stopped(reaching).await.unwrap_or(Err(ConnectFailure::Local))?;
         let said = if first.is_none() { header(server.address) } else { Bytes::new() };
         // The first bytes of a connection wait for nothing.
@@ -248,7 +253,7 @@ impl Inner {
         client: Stream,
         server: ServerSide,
         early: Bytes,
-        session: &Session,
+        session: &Arc<Session>,
         known: &mut Known,
     ) -> Ending {
         known.server = Some(server.address);
@@ -256,9 +261,12 @@ impl Inner {
         let gates = self.gates(session.client(), known, &self.route(&server));
         let early = Early { of_client: early, of_server: server.early };
         let ends = session.show(Ends { client, server: server.stream });
+        self.lasting.begins(session);
         let idle = self.settings().timeouts.idle;
-        let pumping = pump(&ends.client, &ends.server, early, session.flow(), gates, idle);
-        let moved = self.unless_stopped(pumping).await;
+        let moved = {
+            let pumping = pin!(pump(&ends.client, &ends.server, early, session.flow(), gates, idle));
+            self.unless_stopped(pumping).await
+        };
         known.is_multipath = Some((is_multipath(&ends.client), is_multipath(&ends.server)));
         let ends = session.take_back(ends);
         let ending = match moved {

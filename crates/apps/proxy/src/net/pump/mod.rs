@@ -7,8 +7,6 @@ mod kernel;
 mod pipe;
 mod stack;
 
-use std::convert::Infallible;
-use std::future::pending;
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use polypath_stack::engine::Stream;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::flow::{Flow, Way};
 use super::gate::{Gate, Gates};
@@ -24,9 +22,6 @@ use super::gate::{Gate, Gates};
 /// How long a client that still sends has to take what a server said that ended: closing with bytes unread would reset the connection, and the
 /// client would lose what is under way to it.
 const LINGER: Duration = Duration::from_secs(2);
-
-/// A connection that has lasted so long gets keep-alives.
-const LASTING: Duration = Duration::from_secs(1);
 
 /// How it ended.
 #[derive(Debug)]
@@ -70,17 +65,8 @@ pub(super) async fn pump(
     gates: Gates,
     idle: Option<Duration>,
 ) -> Moved {
-    let lasting = async {
-        sleep(LASTING).await;
-        client.keep_alive();
-        server.keep_alive();
-        pending::<Infallible>().await
-    };
-    tokio::select! {
-        biased;
-        moved = flow.unless_idle(idle, both(client, server, early, flow, gates)) => moved.unwrap_or(Moved::Idle),
-        never = lasting => match never {},
-    }
+    let both = pin!(both(client, server, early, flow, gates));
+    flow.unless_idle(idle, both).await.unwrap_or(Moved::Idle)
 }
 
 /// Whether what was written to only hears no more. Any other error of a connection is given once: who writes has it, and who reads comes to an end
