@@ -98,6 +98,14 @@ fn print_table(result: &CrowdResult) -> Result<(), Failure> {
         "somebody who passes by waits {:.2} ms alone (median), in the crowd {:.2} (median), {:.2} (99 %), {:.2} (most)",
         quiet.median, crowd.median, crowd.p99, crowd.max
     ))?;
+    if let Some(worst) = result.worst.first() {
+        let dropped = result.dropped_packets.map_or("?".into(), |dropped| dropped.to_string());
+        print_line(&format!(
+            "the longest wait began after {:.1} s, by {}; the machine dropped {dropped} packets in all that time",
+            worst.at_s,
+            worst.service.name()
+        ))?;
+    }
     result.rows.iter().try_for_each(|row| {
         let verdict = if row.held { "held" } else { "not held" };
         print_line(&format!("{:<20}{:>12.2}  at most {:.2}; {verdict}", row.name, row.ours, row.bound))

@@ -3,38 +3,35 @@
 
 mod clients;
 pub(crate) mod echo;
+mod passer_by;
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polypath_system::Namespace;
 use polypath_system::process::{descriptor_limit, raise_descriptor_limit};
 use serde::Serialize;
 
-use super::client::{Service, Way};
-use super::figures::Times;
 use super::scene::{ORIGIN, Scene};
 use super::system::{self, System};
 use crate::bench::outcome::monotonic_s;
 use crate::bench::program::Program;
 use crate::bench::{BenchError, Spread};
 use clients::{Comers, Counted, Crowd};
+use passer_by::{Delay, PasserBy, Wait};
 
 /// How long the passer-by is alone.
 const QUIET: Duration = Duration::from_secs(5);
-/// Between two times that it comes.
-const PASSING: Duration = Duration::from_millis(50);
+/// Between two looks for sockets that are left.
+const LOOKING: Duration = Duration::from_millis(50);
+/// Waits that are told with their time.
+const WORST: usize = 5;
 /// Looks at the proxy, in all.
 const LOOKS: u32 = 60;
 /// For connections to end when all have gone.
 const LEAVING: Duration = Duration::from_secs(30);
-/// What it asks and is answered.
-const WORDS_BYTES: usize = 64;
 /// Of its memory while all are there: the last quarter beside the second one.
 const MOST_GROWTH: f64 = 1.05;
 /// Of what somebody waits longer than alone.
@@ -70,6 +67,10 @@ pub(crate) struct CrowdResult {
     /// Of the passer-by, alone and in the crowd.
     pub(crate) quiet_ms: Delay,
     pub(crate) crowd_ms: Delay,
+    /// The longest of its waits in the crowd, longest first.
+    pub(crate) worst: Vec<Wait>,
+    /// Packets that the machine dropped meanwhile, as more came than its queue holds (`net.core.netdev_max_backlog`). Who sent one waits 200 ms.
+    pub(crate) dropped_packets: Option<u64>,
     pub(crate) before: Look,
     pub(crate) looks: Vec<Look>,
     pub(crate) after: Look,
@@ -97,15 +98,6 @@ pub(crate) struct Look {
     pub(crate) cpu_s: f64,
     /// Clients with an open connection.
     pub(crate) open: u64,
-}
-
-/// From the call of `connect` until the answer to the first bytes is there.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Delay {
-    pub(crate) median: f64,
-    pub(crate) p99: f64,
-    pub(crate) max: f64,
-    pub(crate) times: usize,
 }
 
 /// Runs it; `on_look` is told what was seen, [`steps`] times.
@@ -150,8 +142,9 @@ fn measure(
 ) -> io::Result<CrowdResult> {
     let quiet = PasserBy::begin(&scene.client, origin);
     thread::sleep(QUIET);
-    let quiet = quiet.end()?;
-    let begun = Instant::now();
+    let quiet = Delay::of(&quiet.end()?);
+    let dropped_before = dropped_packets();
+    let (begun, begun_s) = (Instant::now(), monotonic_s());
     let look = |open: u64| -> io::Result<Look> {
         Ok(Look {
             at_s: begun.elapsed().as_secs_f64(),
@@ -173,7 +166,15 @@ fn measure(
         on_look(&seen);
         looks.push(seen);
     }
-    let passed = passing.end()?;
+    let mut waits = passing.end()?;
+    let passed = Delay::of(&waits);
+    let dropped_packets =
+        dropped_before.zip(dropped_packets()).map(|(before, after)| after.saturating_sub(before));
+    waits.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+    waits.truncate(WORST);
+    for wait in &mut waits {
+        wait.at_s -= begun_s;
+    }
     let counted = crowd.end()?;
     let left = Instant::now();
     let after = loop {
@@ -181,7 +182,7 @@ fn measure(
         if after.sockets <= before.sockets || left.elapsed() > LEAVING {
             break after;
         }
-        thread::sleep(PASSING);
+        thread::sleep(LOOKING);
     };
     let delay_ms = passed.max - quiet.median;
     let rows = vec![
@@ -201,6 +202,8 @@ fn measure(
         counted,
         quiet_ms: quiet,
         crowd_ms: passed,
+        worst: waits,
+        dropped_packets,
         before,
         looks,
         after,
@@ -211,6 +214,12 @@ fn row(name: &'static str, ours: f64, bound: f64) -> CrowdRow {
     CrowdRow { name, ours, bound, held: ours <= bound }
 }
 
+/// Packets that this machine has dropped since its start, as they came faster than it took them (second column of `softnet_stat`).
+fn dropped_packets() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/net/softnet_stat").ok()?;
+    text.lines().map(|line| u64::from_str_radix(line.split_ascii_whitespace().nth(1)?, 16).ok()).sum()
+}
+
 /// The median of memory in the last quarter, for that of the second one: in the first one they come.
 fn growth(looks: &[Look]) -> f64 {
     let quarter = looks.len() / 4;
@@ -218,49 +227,6 @@ fn growth(looks: &[Look]) -> f64 {
         Spread::of(looks.iter().map(|look| look.memory_bytes as f64)).map_or(f64::NAN, |spread| spread.median)
     };
     median(&looks[3 * quarter..]) / median(&looks[quarter..2 * quarter])
-}
-
-/// A client that comes again and again, asks one thing and goes.
-struct PasserBy {
-    is_over: Arc<AtomicBool>,
-    thread: thread::JoinHandle<io::Result<io::Result<Vec<f64>>>>,
-}
-
-impl PasserBy {
-    fn begin(client: &Namespace, origin: SocketAddr) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (over, client) = (is_over.clone(), client.clone());
-        let thread = thread::spawn(move || client.run(|| pass_by(origin, &over)));
-        Self { is_over, thread }
-    }
-
-    fn end(self) -> io::Result<Delay> {
-        self.is_over.store(true, Relaxed);
-        let seconds = self.thread.join().map_err(|_| io::Error::other("a thread of a client died"))??;
-        let times = Times::of(seconds?);
-        let ms = |percent| times.percentile_us(percent) / 1e3;
-        Ok(Delay { median: ms(50.0), p99: ms(99.0), max: ms(100.0), times: times.count() })
-    }
-}
-
-fn pass_by(origin: SocketAddr, is_over: &AtomicBool) -> io::Result<Vec<f64>> {
-    let mut seconds = Vec::new();
-    for service in Service::ALL.into_iter().cycle() {
-        if is_over.load(Relaxed) {
-            break;
-        }
-        let called_s = monotonic_s();
-        let mut stream = Way { service: Some(service), origin }.connect()?;
-        stream.write_all(&[7; WORDS_BYTES])?;
-        stream.read_exact(&mut [0; WORDS_BYTES])?;
-        seconds.push(monotonic_s() - called_s);
-        stream.shutdown(Shutdown::Write)?;
-        if stream.read(&mut [0])? != 0 {
-            return Err(io::Error::other("an answer was longer than its question"));
-        }
-        thread::sleep(PASSING);
-    }
-    Ok(seconds)
 }
 
 #[cfg(test)]
