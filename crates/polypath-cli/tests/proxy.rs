@@ -220,6 +220,43 @@ fn limits_of_the_file_come_and_go_with_it() {
     assert!(proxy.refused(&["down", "--instance", "other"]).contains("no proxy named other runs"));
 }
 
+#[test]
+fn several_threads_serve_connections() {
+    let start = |folder: &PathBuf| {
+        let mut command = command(folder);
+        command.args(["--threads", "2"]);
+        command
+    };
+    let (proxy, server) = Fixture::started("threads", forward, start);
+    // It answers each connection with what it was asked.
+    std::thread::spawn(move || {
+        for stream in server.incoming() {
+            let mut stream = stream.expect("a connection");
+            std::thread::spawn(move || {
+                let mut asked = Vec::new();
+                stream.read_to_end(&mut asked).expect("a question");
+                stream.write_all(&asked).expect("an answer");
+            });
+        }
+    });
+    std::thread::scope(|scope| {
+        for number in 0..16_u8 {
+            let at = proxy.at;
+            scope.spawn(move || {
+                let question = vec![number; 100_000];
+                let mut stream = TcpStream::connect(at).expect("a connection");
+                stream.write_all(&question).expect("room");
+                stream.shutdown(std::net::Shutdown::Write).expect("an end");
+                let mut answer = Vec::new();
+                stream.read_to_end(&mut answer).expect("an answer");
+                assert!(answer == question);
+            });
+        }
+    });
+    let said = proxy.refused(&["--threads", "2", "--engine", "udp", "--socks", "0"]);
+    assert!(said.contains("--threads: expected --engine kernel or tcp"), "{said}");
+}
+
 /// As a service manager starts it: with a socket that listens as descriptor 3, and a socket to be told at.
 fn handed_down(folder: &PathBuf, listener: OwnedFd, notified: &str) -> Command {
     let mut starting = Command::new("sh");

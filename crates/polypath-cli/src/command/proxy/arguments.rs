@@ -1,5 +1,6 @@
 //! The options, and what they come to with the file.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -108,6 +109,9 @@ pub(super) struct RunArguments {
     /// Become this user once clients can enter, and give up root's rights for good (engines kernel and tcp)
     #[arg(long, value_name = "NAME")]
     pub(super) user: Option<String>,
+    /// How many threads serve connections (engines kernel and tcp) [default: 1]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
     /// What clients are met with: Multipath TCP of the kernel, which takes TCP, too; TCP alone; or the engine that reaches the servers
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value_t = Accept::Kernel)]
     pub(super) accept: Accept,
@@ -147,6 +151,18 @@ impl RunArguments {
     /// With what the configuration has for what the command line leaves open.
     pub(super) fn configured(&self, policies: &Policies) -> Result<Self, Failure> {
         Ok(Self { engine: self.engine.configured(None, policies)?, ..self.clone() })
+    }
+
+    /// How many threads serve connections.
+    pub(super) fn threads(&self) -> Result<NonZeroUsize, Failure> {
+        match self.threads {
+            Some(threads) if threads > NonZeroUsize::MIN && !self.engine.is_of_kernel() => {
+                Err(Failure::Input(
+                    "--threads: expected --engine kernel or tcp with it; our own stack has one thread".into(),
+                ))
+            }
+            threads => Ok(threads.unwrap_or(NonZeroUsize::MIN)),
+        }
     }
 
     /// Whom it becomes, if anybody.

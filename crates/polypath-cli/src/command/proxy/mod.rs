@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             let arguments = &arguments.run.configured(policies)?;
             let plan = arguments.plan()?;
             let given = Given { handed_down: HandedDown::take(), successor: arguments.successor()? };
-            block_on_own_signals(running::run(arguments, policies, plan, given))
+            block_on_own_signals(arguments.threads()?, running::run(arguments, policies, plan, given))
         }
     }
 }
