@@ -19,7 +19,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("link", "core", &["units", "wire"]),
     ("config", "core", &["units", "congestion", "mptcp", "link"]),
     ("system", "io", &["units", "wire"]),
-    ("stack", "io", &["units", "wire", "tcp", "mptcp", "system"]),
+    ("stack", "io", &["units", "wire", "tcp", "mptcp", "link", "system"]),
     ("control", "io", &["wire", "tcp", "mptcp", "system", "stack"]),
     ("metrics", "io", &[]),
     ("netsetup", "io", &["wire", "tcp", "mptcp", "system", "stack", "control"]),

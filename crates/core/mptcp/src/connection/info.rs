@@ -151,10 +151,15 @@ impl Connection {
         self.subflows.iter().map(|subflow| (subflow.tcp.tuple().local.addr, Carried::by(subflow)))
     }
 
+    /// This end opened the connection.
+    pub(crate) fn is_client(&self) -> bool {
+        self.stream.negotiation.is_client()
+    }
+
     pub(crate) fn info(&self) -> ConnectionInfo {
         ConnectionInfo {
             mptcp: self.stream.lifecycle.is_mptcp(),
-            is_client: self.stream.negotiation.is_client(),
+            is_client: self.is_client(),
             version: self.stream.negotiation.version(),
             scheduler: self.scheduling.name(),
             checksum: self.stream.negotiation.has_checksum(),

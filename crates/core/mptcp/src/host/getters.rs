@@ -52,6 +52,13 @@ impl Host {
         self.core.iter().flat_map(|(_, connection)| connection.tuples())
     }
 
+    /// The connection that a subflow is of, and whether this end opened it.
+    #[must_use]
+    pub fn connection_of(&mut self, subflow: &FourTuple) -> Option<(ConnectionId, bool)> {
+        let (id, _) = self.core.find(subflow)?;
+        Some((id, self.core.get(id)?.is_client()))
+    }
+
     /// Tokens by which peers can join.
     #[must_use]
     pub fn token_count(&self) -> usize {

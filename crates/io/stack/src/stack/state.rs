@@ -21,6 +21,7 @@ use super::accepting::{Turn, Waiters};
 use super::driver::Transmit;
 use super::ended::StackEnded;
 use super::figures::{Figures, PathFigures, Remains};
+use super::path_limits::{PathLimits, Unsorted};
 use super::path_names::PathNames;
 use super::path_wishes::PathWishes;
 use super::pool::BufferPool;
@@ -71,6 +72,7 @@ pub(super) struct State {
     /// Local addresses of subflows that a peer was asked not to use.
     pub(super) set_aside: Vec<IpAddr>,
     pub(super) path_names: PathNames,
+    pub(super) path_limits: PathLimits,
     /// Those that can be chosen by name while it runs.
     pub(super) schedulers: Registry<Schedulers>,
     pub(super) tally: Tally,
@@ -126,6 +128,7 @@ impl StackShared {
             wishes: PathWishes::default(),
             set_aside: Vec::new(),
             path_names: PathNames::default(),
+            path_limits: PathLimits::default(),
             schedulers: Registry::default(),
             tally: Tally::default(),
             told_cut_short: 0,
@@ -159,9 +162,17 @@ impl StackShared {
         }));
         let result = acted.map_err(|panic| state.handle_panic(now, &*panic));
         let woken = std::mem::take(&mut state.woken);
+        let unsorted = state.take_unsorted();
         drop(state);
         self.wake(woken);
+        if !unsorted.is_empty() {
+            self.sort_into_limits(unsorted);
+        }
         result
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.clock.now()
     }
 
     /// As [`StackShared::with`], for what has no answer: that the stack has ended, its streams and listeners tell.
@@ -265,7 +276,10 @@ impl Drop for StackShared {
     /// Its runtime is gone, as after an interruption: peers that wait for more are told, while the driver and the underlay are
     /// still there.
     fn drop(&mut self) {
-        self.tell(|state, now| state.host.abort_undelivered(now));
+        self.tell(|state, now| {
+            state.path_limits.clear(now);
+            state.host.abort_undelivered(now);
+        });
         // It goes once.
         let _ = self.left.set(self.remains());
     }
@@ -273,9 +287,11 @@ impl Drop for StackShared {
 
 impl State {
     fn settle(&mut self, now: Instant, timer: &Timer) {
+        while let Some(packet) = self.path_limits.poll_received(now) {
+            self.deliver(now, packet);
+        }
         let mut sent = Ok(());
-        while let Some(packet) = self.host.poll_transmit(now) {
-            self.tally.add(packet.ip.src, payload_bytes(&packet));
+        while let Some(packet) = self.poll_transmit(now) {
             if sent.is_ok() {
                 sent = self.transmit.transmit(packet);
             }
@@ -284,7 +300,8 @@ impl State {
         while let Some((id, event)) = self.host.poll() {
             self.dispatch(now, id, event);
         }
-        if let Some(deadline) = self.host.poll_timeout()
+        let deadlines = [self.host.poll_timeout(), self.path_limits.poll_timeout()];
+        if let Some(deadline) = deadlines.into_iter().flatten().min()
             && self.armed.must_set(deadline)
             && let Err(error) = timer.set(deadline.since(now))
         {
@@ -295,10 +312,38 @@ impl State {
         }
     }
 
+    /// The next packet for the driver: what the host sends, unless a limit holds it back, then what limits let pass.
+    fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+        while let Some(packet) = self.host.poll_transmit(now) {
+            self.tally.add(packet.ip.src, payload_bytes(&packet));
+            if !self.path_limits.is_active() {
+                return Some(packet);
+            }
+            let free = self.path_limits.handle_sent(now, packet);
+            if free.is_some() {
+                return free;
+            }
+        }
+        self.path_limits.poll_sent(now)
+    }
+
     /// A packet came from the driver.
     pub(super) fn receive(&mut self, now: Instant, packet: Packet) {
+        if !self.path_limits.is_active() {
+            return self.deliver(now, packet);
+        }
+        if let Some(free) = self.path_limits.handle_received(now, packet) {
+            self.deliver(now, free);
+        }
+    }
+
+    fn deliver(&mut self, now: Instant, packet: Packet) {
         self.tally.add(packet.ip.dst, payload_bytes(&packet));
         self.host.handle_packet(now, packet);
+    }
+
+    fn take_unsorted(&mut self) -> Vec<Unsorted> {
+        if self.path_limits.is_active() { self.path_limits.take_unsorted(&mut self.host) } else { Vec::new() }
     }
 
     pub(super) fn timer_fired(&mut self) {
@@ -436,6 +481,7 @@ impl State {
 
     fn end(&mut self, now: Instant, why: StackEnded) {
         self.ended.get_or_insert(why);
+        self.path_limits.clear(now);
         for stream in self.streams.iter().flatten().filter(|stream| stream.closed.is_none()) {
             self.observe(now, stream.id, Event::Closed(CloseReason::Aborted));
         }

@@ -4,12 +4,13 @@ use std::net::IpAddr;
 use std::process::Command;
 
 use polypath_testbed::{Testbed, is_root_or_skip};
+use polypath_units::BitRate;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 use crate::UplinkPreference;
 use crate::engine::ConnectOptions;
-use crate::stack::StackStream;
+use crate::stack::{LimitedWays, PathLimit, StackStream};
 
 const PORT: u16 = 443;
 
@@ -136,6 +137,52 @@ async fn a_path_is_used_no_more_once_its_budget_is_spent() {
     assert_eq!(client.paths().len(), 1);
     exchange(&mut near, &mut far, 1 << 20).await;
     assert_eq!(near.connection_info().expect("it lives").subflows.len(), 1);
+}
+
+#[tokio::test]
+async fn limits_of_paths_know_subflows_as_the_network_does() {
+    if !is_root_or_skip("limits of paths over UDP") {
+        return;
+    }
+    let testbed = Testbed::new(2).expect("namespaces");
+    let (client, server) = (client(&testbed), server(&testbed));
+    let (mut near, mut far) = pair(&client, &server, Testbed::server_v4(0).into()).await;
+    while near.connection_info().expect("it lives").subflows.len() < 2 {
+        exchange(&mut near, &mut far, 100_000).await;
+    }
+    let rate = BitRate::from_mbps(5);
+    let both = |is_meant| LimitedWays { sent: is_meant, received: is_meant };
+    let (second, its_client) = (Testbed::interface(1), IpAddr::from(Testbed::client_v4(1)));
+    let by_interface = PathLimit::new(rate, move |subflow| {
+        both(subflow.is_client && subflow.path_name.as_ref() == Some(&second))
+    });
+    let by_peer = PathLimit::new(rate, move |subflow| {
+        both(!subflow.is_client && subflow.ends.remote.addr == its_client)
+    });
+    client.set_path_limit("interface", by_interface).expect("room");
+    server.set_path_limit("peer", by_peer).expect("room");
+    // Where nothing passes, they come down at once.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let before: Vec<u64> = carried(&near);
+    exchange(&mut near, &mut far, 8 << 20).await;
+    let bytes: Vec<u64> = carried(&near).iter().zip(before).map(|(after, before)| after - before).collect();
+    assert!(bytes[1] < bytes[0] / 2, "{bytes:?}");
+    for (stack, name) in [(&client, "interface"), (&server, "peer")] {
+        let limits = stack.path_limits();
+        let [limit] = &limits[..] else { panic!("{limits:?}") };
+        assert_eq!((limit.name.as_str(), limit.rate, limit.subflows), (name, rate, 1));
+        let ways = [limit.sent, limit.received];
+        assert!(ways.iter().all(|way| way.passed_packets > 0), "{limits:?}");
+        assert!(stack.remove_path_limit(name) && !stack.remove_path_limit(name));
+    }
+    exchange(&mut far, &mut near, 8 << 20).await;
+    assert!(client.path_limits().is_empty());
+}
+
+/// What each subflow has carried to the other end.
+fn carried(stream: &StackStream) -> Vec<u64> {
+    let info = stream.connection_info().expect("it lives");
+    info.subflows.iter().map(|subflow| subflow.tcp.bytes_acked).collect()
 }
 
 #[tokio::test]
