@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use polypath_stack::Engine;
 use polypath_stack::engine::{Listener, Stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
@@ -33,7 +34,7 @@ use crate::negotiation::{Command, Negotiation, Refusal};
 use crate::proxy_protocol::ProxyHeader;
 use crate::socks::Socks5;
 use crate::target::Target;
-use crate::throttle::{Limit, LimitState, Throttle};
+use crate::throttle::{LimitState, Throttle};
 
 /// How long a cookie of a converter lasts, and once more.
 const COOKIE_PERIOD: Duration = Duration::from_secs(3600);
@@ -93,23 +94,21 @@ impl Proxy {
         counts
     }
 
+    pub(super) fn engine(&self) -> &Engine {
+        self.0.connector.engine()
+    }
+
+    pub(super) fn throttle(&self) -> &Throttle {
+        &self.0.throttle
+    }
+
     /// What holds for connections that come from now on.
     pub fn set_settings(&self, settings: Settings) {
         self.0.clients.set_limits(settings.limits);
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
-    /// Sets a limit, from now on, also for those within. One of the same name is changed.
-    pub fn set_limit(&self, limit: Limit) {
-        self.0.throttle.set(now(), limit);
-    }
-
-    /// Removes a limit, and says whether there was one.
-    pub fn remove_limit(&self, name: &str) -> bool {
-        self.0.throttle.remove(name)
-    }
-
-    /// The limits, and what they do.
+    /// The limits, and what they do; but for those of [`Proxy::path_limits`].
     #[must_use]
     pub fn limits(&self) -> Vec<LimitState> {
         self.0.throttle.limits()

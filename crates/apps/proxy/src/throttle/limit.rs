@@ -134,6 +134,15 @@ pub enum PathPatternError {
     Interface,
 }
 
+impl PathPattern {
+    fn fits(&self, interface: Option<&str>, local: Option<IpAddr>) -> bool {
+        match self {
+            Self::Interface(name) => interface == Some(&**name),
+            Self::Local(network) => local.is_some_and(|local| network.contains(local)),
+        }
+    }
+}
+
 impl FromStr for PathPattern {
     type Err = PathPatternError;
 
@@ -168,6 +177,8 @@ pub struct Selector {
     pub ports: Vec<PortRange>,
     /// Over which path.
     pub paths: Vec<PathPattern>,
+    /// Where the other end of that path is.
+    pub peers: Vec<Network>,
     /// Which way; otherwise both together.
     pub direction: Option<Direction>,
 }
@@ -176,16 +187,26 @@ impl Selector {
     /// Whether the flow is one of them.
     #[must_use]
     pub fn fits(&self, flow: &FlowKey) -> bool {
-        let is_path = |path: &PathPattern| match path {
-            PathPattern::Interface(name) => flow.interface.as_ref() == Some(name),
-            PathPattern::Local(network) => flow.local.is_some_and(|local| network.contains(local)),
-        };
         is_any(&self.clients, |network| network.contains(flow.client))
             && is_any(&self.users, |user| flow.user.as_ref() == Some(user))
             && is_any(&self.hosts, |host| host.fits(&flow.target.host, flow.address))
             && is_any(&self.ports, |ports| ports.contains(flow.target.port))
-            && is_any(&self.paths, is_path)
+            && is_any(&self.paths, |path| path.fits(flow.interface.as_deref(), flow.local))
+            && is_any(&self.peers, |network| network.contains(flow.address))
             && self.direction.is_none_or(|direction| direction == flow.direction)
+    }
+
+    /// Whether it is of some paths only.
+    #[must_use]
+    pub fn names_paths(&self) -> bool {
+        !self.paths.is_empty() || !self.peers.is_empty()
+    }
+
+    /// Whether a path over this interface, between these addresses, is one of those that it names.
+    #[must_use]
+    pub fn fits_path(&self, interface: Option<&str>, local: IpAddr, remote: IpAddr) -> bool {
+        is_any(&self.paths, |path| path.fits(interface, Some(local)))
+            && is_any(&self.peers, |network| network.contains(remote))
     }
 }
 

@@ -32,6 +32,8 @@ fn each_part_of_a_selector_has_to_fit() {
         (true, Selector { paths: vec!["eth0".parse().unwrap(), "10.0.0.2".parse().unwrap()], ..any.clone() }),
         (false, Selector { paths: vec!["wwan".parse().unwrap()], ..any.clone() }),
         (false, Selector { paths: vec!["10.0.1.0/24".parse().unwrap()], ..any.clone() }),
+        (true, Selector { peers: vec!["198.51.100.0/24".parse().unwrap()], ..any.clone() }),
+        (false, Selector { peers: vec!["198.51.100.2".parse().unwrap()], ..any.clone() }),
         (true, Selector { direction: Some(Direction::Down), ..any.clone() }),
         (false, Selector { direction: Some(Direction::Up), ..any.clone() }),
         (false, Selector { users: vec!["alice".into()], ports: vec![80.into()], ..any.clone() }),
@@ -44,6 +46,20 @@ fn each_part_of_a_selector_has_to_fit() {
         !Selector { paths: vec!["wwan0".parse().unwrap(), "0.0.0.0/0".parse().unwrap()], ..any }
             .fits(&unknown)
     );
+}
+
+#[test]
+fn a_path_is_told_by_both_its_ends() {
+    let at = |text: &str| text.parse().unwrap();
+    let fits =
+        |selector: &Selector, interface, remote| selector.fits_path(interface, at("10.0.0.2"), at(remote));
+    let lte = Selector { paths: vec!["wwan0".parse().unwrap()], ..Selector::default() };
+    assert!(lte.names_paths() && fits(&lte, Some("wwan0"), "192.0.2.1") && !fits(&lte, None, "192.0.2.1"));
+    let peers = Selector { peers: vec!["192.0.2.0/24".parse().unwrap()], ..Selector::default() };
+    assert!(peers.names_paths() && fits(&peers, None, "192.0.2.1") && !fits(&peers, None, "192.0.3.1"));
+    let both = Selector { paths: vec!["10.0.0.2".parse().unwrap()], ..peers };
+    assert!(fits(&both, None, "192.0.2.1") && !fits(&both, None, "192.0.3.1"));
+    assert!(!Selector::default().names_paths());
 }
 
 #[test]

@@ -43,12 +43,17 @@ impl Figures {
             let (flows, waiting_flows) = (state.flows as u64, state.waiting as u64);
             (state.limit.name.to_string(), LimitFigures { flows, waiting_flows })
         });
+        // No subflow waits as a whole.
+        let of_paths = proxy
+            .path_limits()
+            .into_iter()
+            .map(|state| (state.name, LimitFigures { flows: state.subflows as u64, waiting_flows: 0 }));
         Self {
             sessions: counts.present.into_iter().map(|(protocol, count)| (protocol.into(), count)).collect(),
             ended: ended.collect(),
             to_server_bytes: counts.carried.to_server_bytes,
             to_client_bytes: counts.carried.to_client_bytes,
-            limits: limits.collect(),
+            limits: limits.chain(of_paths).collect(),
         }
     }
 

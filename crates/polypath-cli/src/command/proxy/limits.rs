@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use polypath_proxy::net::Proxy;
+use polypath_proxy::net::{LimitRefused, Proxy};
+use polypath_proxy::throttle::{Limit, Selector};
 
 use super::throttle::ThrottleText;
 
 /// Each by its name, as it was written.
 #[derive(Debug)]
 pub(super) struct Limits {
-    /// Whether each connection goes over one path.
-    has_single_paths: bool,
+    /// Whether clients are met with the engine, whose paths limits are of.
+    are_of_clients: bool,
     set: Mutex<BTreeMap<String, Written>>,
 }
 
@@ -21,20 +22,41 @@ struct Written {
     is_of_file: bool,
 }
 
-impl Limits {
-    pub(super) fn new(has_single_paths: bool) -> Self {
-        Self { has_single_paths, set: Mutex::default() }
+/// Whether a proxy can have such limits.
+pub(super) fn check(proxy: &Proxy, texts: &[ThrottleText]) -> Result<(), String> {
+    texts.iter().try_for_each(|text| {
+        let limit = read(text)?;
+        proxy.check_limit(&limit).map_err(|error| refused(text, error))
+    })
+}
+
+fn read(text: &ThrottleText) -> Result<Limit, String> {
+    text.limit().map_err(|(field, error)| format!("{field}: {error}"))
+}
+
+fn refused(text: &ThrottleText, error: LimitRefused) -> String {
+    format!("limit {}: {error}", text.name)
+}
+
+/// Those of paths, by name.
+pub(super) struct PathLimits {
+    are_of_clients: bool,
+    selectors: Vec<(String, Selector)>,
+}
+
+impl PathLimits {
+    pub(super) fn of_servers(&self) -> &[(String, Selector)] {
+        &self.selectors
     }
 
-    /// Whether such limits can be.
-    pub(super) fn check(&self, texts: &[ThrottleText]) -> Result<(), String> {
-        match texts.iter().find(|text| text.names_paths() && !self.has_single_paths) {
-            Some(text) => Err(format!(
-                "limit {}: limits of a path: expected --engine tcp, whose connections have one path each; those of Multipath TCP have several, and a limit is of all of a connection",
-                text.name
-            )),
-            None => Ok(()),
-        }
+    pub(super) fn of_clients(&self) -> &[(String, Selector)] {
+        if self.are_of_clients { &self.selectors } else { &[] }
+    }
+}
+
+impl Limits {
+    pub(super) fn new(are_of_clients: bool) -> Self {
+        Self { are_of_clients, set: Mutex::default() }
     }
 
     /// Those of the file are these now.
@@ -58,31 +80,32 @@ impl Limits {
                 continue;
             }
             // The file's plan has read it before.
-            if let Ok(limit) = text.limit() {
-                let is_new = set.insert(text.name.clone(), Written { text: text.clone(), is_of_file: true });
-                proxy.set_limit(limit);
-                told.push(format!(
-                    "limit {} {}",
-                    text.name,
-                    if is_new.is_none() { "is new" } else { "has changed" }
-                ));
+            let Ok(limit) = text.limit() else { continue };
+            if let Err(error) = proxy.set_limit(limit) {
+                told.push(refused(text, error));
+                continue;
             }
+            let is_new = set.insert(text.name.clone(), Written { text: text.clone(), is_of_file: true });
+            told.push(format!(
+                "limit {} {}",
+                text.name,
+                if is_new.is_none() { "is new" } else { "has changed" }
+            ));
         }
         told
     }
 
     /// Sets one, whoever set it before.
     pub(super) fn set_one(&self, proxy: &Proxy, text: ThrottleText) -> Result<String, String> {
-        self.check(std::slice::from_ref(&text))?;
-        let limit = text.limit().map_err(|(field, error)| format!("{field}: {error}"))?;
+        let limit = read(&text)?;
         let mut set = self.set();
+        proxy.set_limit(limit).map_err(|error| refused(&text, error))?;
         let is_of_file = set.get(&text.name).is_some_and(|written| written.is_of_file);
         let mut said = format!("limit {} holds", text.name);
         if is_of_file {
             said += " until the file is read again";
         }
         set.insert(text.name.clone(), Written { text, is_of_file });
-        proxy.set_limit(limit);
         Ok(said)
     }
 
@@ -96,6 +119,15 @@ impl Limits {
         }
         proxy.remove_limit(name);
         Ok(format!("limit {name} is gone"))
+    }
+
+    pub(super) fn of_paths(&self) -> PathLimits {
+        let set = self.set();
+        let selectors = set.iter().filter_map(|(name, written)| {
+            let flows = written.text.limit().ok()?.flows;
+            flows.names_paths().then(|| (name.clone(), flows))
+        });
+        PathLimits { are_of_clients: self.are_of_clients, selectors: selectors.collect() }
     }
 
     /// As it was written.

@@ -4,13 +4,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use polypath_proxy::net::{Proxy, SessionState};
+use polypath_proxy::throttle::Selector;
 use polypath_stack::engine::StreamInfo;
+use polypath_stack::stack::LimitFigures;
 use serde::{Deserialize, Serialize};
 
 use super::super::harmless;
 use super::super::uplink_names::UplinkNames;
 use super::super::words::amount;
-use super::limits::Limits;
+use super::limits::{Limits, PathLimits};
 use super::throttle::ThrottleText;
 use crate::live::{Carried, ClientSample, LimitNow, PathKey, PathNow, PathSample, ProxySample, Told};
 
@@ -45,7 +47,8 @@ pub(super) struct ListenerReport {
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct LimitReport {
     pub(super) limit: ThrottleText,
-    /// Directions of connections that it is of, and those of them that wait for it.
+    /// Directions of connections that it is of, and those of them that wait for it. Of a limit of paths of our own stack: subflows, none of
+    /// which waits as a whole.
     pub(super) flows: usize,
     pub(super) waiting_flows: usize,
     /// Clients that it knows of, if each has it for itself.
@@ -53,6 +56,41 @@ pub(super) struct LimitReport {
     pub(super) clients: Option<usize>,
     /// Of the budget, in the period that runs.
     pub(super) used_bytes: u64,
+    /// What a limit of paths of our own stack has done with their packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) packets: Option<PacketsReport>,
+}
+
+/// Since the limit was set.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct PacketsReport {
+    pub(super) sent: WayReport,
+    pub(super) received: WayReport,
+}
+
+/// With IP headers.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct WayReport {
+    pub(super) passed_bytes: u64,
+    pub(super) passed_packets: u64,
+    pub(super) dropped_packets: u64,
+    pub(super) waiting_packets: u64,
+    pub(super) waiting_bytes: u64,
+}
+
+impl WayReport {
+    fn words(&self, what: &str) -> String {
+        let (dropped, waiting) = (self.dropped_packets, self.waiting_packets);
+        format!("{} {what}, {dropped} packets dropped, {waiting} wait", amount(self.passed_bytes))
+    }
+}
+
+impl From<LimitFigures> for WayReport {
+    fn from(figures: LimitFigures) -> Self {
+        let LimitFigures { passed_bytes, passed_packets, dropped_packets, waiting_packets, waiting_bytes } =
+            figures;
+        Self { passed_bytes, passed_packets, dropped_packets, waiting_packets, waiting_bytes }
+    }
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -101,6 +139,9 @@ pub(super) struct PathReport {
     #[serde(default)]
     cwnd_packets: u64,
     pub(super) is_backup: bool,
+    /// Limits of paths that it is one of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) limits: Vec<String>,
 }
 
 impl ProxyReport {
@@ -110,20 +151,16 @@ impl ProxyReport {
         (proxy, limits): (&Proxy, &Limits),
         names: &UplinkNames,
     ) -> Self {
-        let states = proxy.limits().into_iter().filter_map(|state| {
-            let limit = limits.text(&state.limit.name)?;
-            let (flows, waiting_flows, used_bytes) = (state.flows, state.waiting, state.used);
-            Some(LimitReport { limit, flows, waiting_flows, clients: state.clients, used_bytes })
-        });
         let (sessions, carried) = (proxy.sessions().states(), proxy.counts().carried);
+        let of_paths = limits.of_paths();
         Self {
             name: name.into(),
             pid: std::process::id(),
             to_server_bytes: carried.to_server_bytes,
             to_client_bytes: carried.to_client_bytes,
             listeners,
-            limits: states.collect(),
-            connections: sessions.iter().map(|state| connection(state, names)).collect(),
+            limits: limit_reports(proxy, limits),
+            connections: sessions.iter().map(|state| connection(state, names, &of_paths)).collect(),
         }
     }
 }
@@ -145,7 +182,16 @@ impl ProxyReport {
 impl LimitReport {
     /// For people.
     pub(super) fn line(&self) -> String {
-        let mut text = format!("limit {}: of {} flows", harmless(&self.limit.name), self.flows);
+        let name = harmless(&self.limit.name);
+        if let Some(PacketsReport { sent, received }) = &self.packets {
+            return format!(
+                "limit {name}: of {} subflows; {}; {}",
+                self.flows,
+                sent.words("sent"),
+                received.words("received")
+            );
+        }
+        let mut text = format!("limit {name}: of {} flows", self.flows);
         text += &format!(", {} of which wait", self.waiting_flows);
         if let Some(clients) = self.clients {
             text += &format!(", each of {clients} clients for itself");
@@ -205,10 +251,38 @@ impl SideReport {
     }
 }
 
-fn connection(state: &SessionState, names: &UplinkNames) -> ConnectionReport {
-    let side = |info: &StreamInfo| SideReport {
+/// Of all limits, by name.
+fn limit_reports(proxy: &Proxy, limits: &Limits) -> Vec<LimitReport> {
+    let of_bytes = proxy.limits().into_iter().filter_map(|state| {
+        Some(LimitReport {
+            limit: limits.text(&state.limit.name)?,
+            flows: state.flows,
+            waiting_flows: state.waiting,
+            clients: state.clients,
+            used_bytes: state.used,
+            packets: None,
+        })
+    });
+    let of_packets = proxy.path_limits().into_iter().filter_map(|state| {
+        let packets = PacketsReport { sent: state.sent.into(), received: state.received.into() };
+        Some(LimitReport {
+            limit: limits.text(&state.name)?,
+            flows: state.subflows,
+            waiting_flows: 0,
+            clients: None,
+            used_bytes: 0,
+            packets: Some(packets),
+        })
+    });
+    let mut reports: Vec<LimitReport> = of_bytes.chain(of_packets).collect();
+    reports.sort_by(|one, other| one.limit.name.cmp(&other.limit.name));
+    reports
+}
+
+fn connection(state: &SessionState, names: &UplinkNames, limits: &PathLimits) -> ConnectionReport {
+    let side = |info: &StreamInfo, limits: &[(String, Selector)]| SideReport {
         transport: if info.is_multipath { "mptcp" } else { "tcp" }.into(),
-        paths: paths(info, names),
+        paths: paths(info, names, limits),
     };
     ConnectionReport {
         number: state.number,
@@ -220,17 +294,22 @@ fn connection(state: &SessionState, names: &UplinkNames) -> ConnectionReport {
         age_seconds: state.flow.begun().elapsed().as_secs_f64(),
         to_server_bytes: state.flow.to_server_bytes(),
         to_client_bytes: state.flow.to_client_bytes(),
-        client_side: state.client_side.as_ref().map(side),
-        server_side: state.server_side.as_ref().map(side),
+        client_side: state.client_side.as_ref().map(|info| side(info, limits.of_clients())),
+        server_side: state.server_side.as_ref().map(|info| side(info, limits.of_servers())),
     }
 }
 
-fn paths(info: &StreamInfo, names: &UplinkNames) -> Vec<PathReport> {
+fn paths(info: &StreamInfo, names: &UplinkNames, limits: &[(String, Selector)]) -> Vec<PathReport> {
     let path = |subflow: &polypath_mptcp::SubflowInfo| {
         let (local, remote) = (subflow.tuple.local.into(), subflow.tuple.remote.into());
         let (local, remote): (SocketAddr, SocketAddr) = (local, remote);
+        let interface = names.name_of(local.ip());
+        let is_limited = |(_, selector): &&(String, Selector)| {
+            selector.fits_path(interface.as_deref(), local.ip(), remote.ip())
+        };
         PathReport {
-            interface: names.name_of(local.ip()),
+            limits: limits.iter().filter(is_limited).map(|(name, _)| name.clone()).collect(),
+            interface,
             local: local.to_string(),
             remote: remote.to_string(),
             sent_bytes: subflow.tcp.bytes_acked,

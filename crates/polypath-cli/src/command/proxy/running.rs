@@ -23,7 +23,7 @@ use super::doors::Doors;
 use super::figures::Figures;
 use super::file::Plan;
 use super::handed_down::HandedDown;
-use super::limits::Limits;
+use super::limits::{self, Limits};
 use super::report::ListenerReport;
 use super::successor::Successor;
 use super::surroundings::Machine;
@@ -96,8 +96,9 @@ pub(super) async fn run(
         let figures = looked_at.upgrade().map_or_else(Figures::default, |proxy| Figures::of(&proxy));
         figures.sample(String::new(), &name)
     });
-    let limits = Arc::new(Limits::new(arguments.engine.name_of(&engine) == "tcp"));
-    limits.check(&plan.throttle).map_err(Failure::Input)?;
+    let are_of_clients = arguments.accept == Accept::Engine && matches!(engine, Engine::Stack(_));
+    let limits = Arc::new(Limits::new(are_of_clients));
+    limits::check(&proxy, &plan.throttle).map_err(Failure::Input)?;
     limits.follow_file(&proxy, &plan.throttle);
     let listeners = Arc::default();
     let doors = Doors::new(accepting, multipath, proxy.clone(), given.handed_down);
@@ -209,7 +210,7 @@ impl Running {
             ));
         }
         let plan = arguments.plan()?;
-        self.limits.check(&plan.throttle).map_err(Failure::Input)?;
+        limits::check(&self.proxy, &plan.throttle).map_err(Failure::Input)?;
         let mut changes = self.open(&plan).await?;
         self.proxy.set_settings(Settings { surroundings: self.machine.clone(), ..plan.settings() });
         changes.extend(self.limits.follow_file(&self.proxy, &plan.throttle));

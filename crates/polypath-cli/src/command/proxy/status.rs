@@ -134,6 +134,12 @@ fn say_side(text: &mut String, who: &str, side: &SideReport) {
         if path.retransmissions > 0 {
             let _ = write!(text, ", {} sent again", path.retransmissions);
         }
-        text.push_str(if path.is_backup { ", backup\n" } else { "\n" });
+        if path.is_backup {
+            text.push_str(", backup");
+        }
+        for limit in &path.limits {
+            let _ = write!(text, ", limit {}", harmless(limit));
+        }
+        text.push('\n');
     }
 }

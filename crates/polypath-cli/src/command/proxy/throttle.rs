@@ -30,7 +30,7 @@ pub(super) struct ThrottleText {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     per_client: bool,
-    /// Clients that it is for, by network or address; all, if it names none. Repeatable, as the next four
+    /// Clients that it is for, by network or address; all, if it names none. Repeatable, as the next five
     #[arg(long = "client", value_name = "NETWORK")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     clients: Vec<String>,
@@ -46,11 +46,16 @@ pub(super) struct ThrottleText {
     #[arg(long = "port", value_name = "PORT")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     ports: Vec<String>,
-    /// Paths to servers that it is for: an interface, or a local address or network; with the engine tcp
+    /// Paths that it is for: an interface, or a local address or network. Their packets are limited, so that Multipath TCP moves what goes
+    /// over them to other paths; with the engine tun or udp, or tcp, where each connection has one path
     #[arg(long = "path", value_name = "PATH")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     paths: Vec<String>,
-    /// Which way: up to servers or down to clients; both together, if neither
+    /// Other ends of paths that it is for, by network or address: servers, and clients that are met with the engine (`--accept engine`)
+    #[arg(long = "peer", value_name = "NETWORK")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    peers: Vec<String>,
+    /// Which way: up to servers or down to clients; both together, if neither, and of paths of the engine tun or udp each for itself
     #[arg(long, value_enum, value_name = "DIRECTION")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     direction: Option<DirectionName>,
@@ -80,10 +85,6 @@ enum DirectionName {
 }
 
 impl ThrottleText {
-    pub(super) fn names_paths(&self) -> bool {
-        !self.paths.is_empty()
-    }
-
     pub(super) fn limit(&self) -> Result<Limit, Wrong> {
         let name_fits = |name: &str| (1..=64).contains(&name.len()) && !name.contains(char::is_control);
         if !name_fits(&self.name) {
@@ -105,6 +106,7 @@ impl ThrottleText {
         limit.flows.hosts = each("hosts", &self.hosts)?;
         limit.flows.ports = each("ports", &self.ports)?;
         limit.flows.paths = each("paths", &self.paths)?;
+        limit.flows.peers = each("peers", &self.peers)?;
         limit.flows.direction = self.direction.map(|direction| match direction {
             DirectionName::Up => Direction::Up,
             DirectionName::Down => Direction::Down,
@@ -166,6 +168,7 @@ mod tests {
             (r#"{"name": "a", "rate": "1"}"#, "rate: \"1\" has no unit"),
             (r#"{"name": "a", "rate": "1mbit", "clients": ["x"]}"#, "clients: x: "),
             (r#"{"name": "a", "rate": "1mbit", "paths": ["a/b"]}"#, "paths: a/b: "),
+            (r#"{"name": "a", "rate": "1mbit", "peers": ["x"]}"#, "peers: x: "),
             (r#"{"name": "a", "rate": "1mbit", "hours": "1-2"}"#, "hours: no hours"),
             (r#"{"name": "a", "rate": "1mbit", "then": "1mbit"}"#, "budget: "),
             (r#"{"name": "a", "speed": "1mbit"}"#, "unknown field `speed`"),

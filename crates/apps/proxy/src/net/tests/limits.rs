@@ -24,7 +24,7 @@ async fn held_back(proxy: &Proxy) {
 async fn a_spent_budget_stops_a_connection_until_it_is_gone() {
     let server = server().await;
     let fixture = Fixture::forward_to(&server).await;
-    fixture.proxy.set_limit(budget(1000));
+    fixture.proxy.set_limit(budget(1000)).unwrap();
     let mut client = fixture.connect().await;
     let (mut stream, _) = server.accept().await.unwrap();
     let answered = pattern(5_000_000);
@@ -71,7 +71,7 @@ async fn a_limit_holds_for_a_connection_that_is_under_way() {
         // By now it goes through a pipe.
         let mut heard = vec![0; 5_000_000];
         client.read_exact(&mut heard).await.unwrap();
-        fixture.proxy.set_limit(budget(1));
+        fixture.proxy.set_limit(budget(1)).unwrap();
         let waiting = held_back(&fixture.proxy);
         tokio::pin!(waiting);
         loop {
@@ -84,7 +84,7 @@ async fn a_limit_holds_for_a_connection_that_is_under_way() {
         // Another one of the same name is fast enough.
         let mut limit = budget(1);
         (limit.budget, limit.rate) = (None, Some(BitRate::from_mbps(100_000)));
-        fixture.proxy.set_limit(limit);
+        fixture.proxy.set_limit(limit).unwrap();
         client.read_to_end(&mut heard).await.unwrap();
         heard
     };
@@ -104,11 +104,11 @@ async fn a_limit_is_of_those_that_it_names() {
             "user" => limit.flows.users = vec!["ann".into()],
             _ => limit.flows.paths = vec!["192.0.2.1".parse().unwrap()],
         }
-        fixture.proxy.set_limit(limit);
+        fixture.proxy.set_limit(limit).unwrap();
     }
     let mut limit = budget(1);
     limit.flows.paths = vec!["127.0.0.1".parse().unwrap()];
-    fixture.proxy.set_limit(limit);
+    fixture.proxy.set_limit(limit).unwrap();
     let mut client = fixture.connect().await;
     let (mut stream, _) = server.accept().await.unwrap();
     stream.write_all(b"hello").await.unwrap();
@@ -126,7 +126,7 @@ async fn an_answer_of_http_waits_and_arrives_whole() {
     let server = server().await;
     let at = server.local_addr().unwrap();
     let fixture = Fixture::new(EntranceKind::Http).await;
-    fixture.proxy.set_limit(budget(3));
+    fixture.proxy.set_limit(budget(3)).unwrap();
     let mut client = fixture.connect().await;
     client
         .write_all(format!("GET http://{at}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
@@ -152,7 +152,7 @@ async fn an_answer_of_http_waits_and_arrives_whole() {
 async fn a_server_that_is_gone_is_noticed_while_its_answer_waits() {
     let server = server().await;
     let fixture = Fixture::forward_to(&server).await;
-    fixture.proxy.set_limit(budget(1000));
+    fixture.proxy.set_limit(budget(1000)).unwrap();
     let mut client = fixture.connect().await;
     let (mut stream, _) = server.accept().await.unwrap();
     stream.write_all(&pattern(100_000)).await.unwrap();
