@@ -1,5 +1,7 @@
 //! Limits of paths are set and looked at, and subflows are looked up for them.
 
+use polypath_mptcp::ConnectionId;
+
 use super::handle::Stack;
 use super::path_limits::{PathLimit, PathLimitState, SeenSubflow, TooManyLimits, Unsorted};
 use super::state::StackShared;
@@ -19,6 +21,17 @@ impl Stack {
         let mut was_set = false;
         self.shared.tell(|state, now| was_set = state.path_limits.remove(now, name, &state.host));
         was_set
+    }
+
+    /// Has limits asked of a connection now, and not only within a second, since something has changed that they ask for.
+    pub fn ask_path_limits(&self, connection: ConnectionId) {
+        if self.shared.peek(|state| state.path_limits.is_active()) {
+            self.shared.tell(|state, _| {
+                let info = state.host.info(connection);
+                let tuples = info.iter().flat_map(|info| info.subflows.iter().map(|subflow| subflow.tuple));
+                state.path_limits.look_again(tuples);
+            });
+        }
     }
 
     /// The limits of paths, and what they do, in the order in which they were set.

@@ -162,6 +162,11 @@ impl PathLimits {
         self.members = Members::default();
     }
 
+    /// These are looked at again.
+    pub(super) fn look_again(&mut self, subflows: impl Iterator<Item = FourTuple>) {
+        self.members.look_again(subflows);
+    }
+
     /// Each subflow is looked at again.
     fn change(&mut self, host: &Host) {
         self.round += 1;
