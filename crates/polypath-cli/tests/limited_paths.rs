@@ -156,12 +156,15 @@ fn a_path_to_a_server_is_limited_and_let_go() {
     let entrance = (Ipv4Addr::LOCALHOST, 1080).into();
     let proxy = Limited::start(&lab, &lab.testbed.client, entrance, &["--engine", "tun", "--socks", "1080"]);
     let _download = download(&lab, &["curl", "-x", "socks5h://127.0.0.1:1080", "http://10.77.0.2/file"]);
-    for (path, by) in [(1, "path1"), (0, "10.77.0.1")] {
-        let set = ["set", "one", "--path", by, "--rate", "5mbit"];
+    let server = ["--host", "10.77.0.2", "--port", "80", "--client", "127.0.0.0/8"];
+    for (path, by, who) in [(1, "path1", &[][..]), (0, "10.77.0.1", &server)] {
+        let set = [&["set", "one", "--path", by, "--rate", "5mbit"][..], who].concat();
         proxy.moves_and_comes_back(&format!("{what}, by {by}"), path, &set);
     }
-    let mistake = proxy.refused(&["set", "one", "--path", "path1", "--rate", "5mbit", "--user", "ann"]);
-    assert!(mistake.contains("limit one: ") && mistake.contains("expected no users"), "{mistake}");
+    proxy.done(&["set", "other", "--path", "path1", "--rate", "5mbit", "--port", "443"]);
+    assert_eq!(proxy.status()["limits"][0]["flows"], 0);
+    let mistake = proxy.refused(&["set", "one", "--path", "path1", "--rate", "5mbit", "--per-client"]);
+    assert!(mistake.contains("limit one: ") && mistake.contains("expected no per-client"), "{mistake}");
 }
 
 #[test]

@@ -22,9 +22,10 @@ use super::http;
 use super::intercepted::destination;
 use super::lasting::Lasting;
 use super::negotiate::{negotiate, say_farewell};
+use super::owners::Owners;
 use super::session::{Ending, SessionEnd};
 use super::sessions::{Session, Sessions};
-use super::settings::{Entrance, EntranceKind, InterceptedBy, Settings};
+use super::settings::{Entrance, EntranceKind, InterceptedBy, Settings, Surroundings};
 use super::udp;
 use super::within::{Inner, Known, Stop, Visitor, is_multipath, send_at_once};
 use crate::access::Clients;
@@ -74,6 +75,7 @@ impl Proxy {
             sessions: Sessions::default(),
             ended: Ended::default(),
             throttle: Throttle::new(),
+            owners: Owners::default(),
             lasting: Lasting::default(),
             log: Box::new(log),
             stop: watch::Sender::new(Stop::No),
@@ -100,6 +102,14 @@ impl Proxy {
 
     pub(super) fn throttle(&self) -> &Throttle {
         &self.0.throttle
+    }
+
+    pub(super) fn owners(&self) -> &Owners {
+        &self.0.owners
+    }
+
+    pub(super) fn surroundings(&self) -> Arc<dyn Surroundings> {
+        self.0.settings().surroundings.clone()
     }
 
     /// What holds for connections that come from now on.

@@ -26,6 +26,7 @@ use self::outgoing::Outgoing;
 use super::connect::ServerSide;
 use super::flow::Way;
 use super::gate::{Gate, Gates};
+use super::owners::of_stack;
 use super::session::Ending;
 use super::sessions::Session;
 use super::settings::Entrance;
@@ -295,7 +296,9 @@ impl Client {
             known.is_multipath = Some((client_is_multipath, server.is_multipath));
             known.clone()
         });
-        let Gates { to_server, to_client } = self.proxy.gates(self.visitor.address, &known, &server.route);
+        let ours = [&self.stream, &server.stream].map(|stream| stream.lock().as_ref().and_then(of_stack));
+        let Gates { to_server, to_client } =
+            self.proxy.gates(self.visitor.address, &known, &server.route, ours);
         request.body_mut().set_gate(to_server);
         to_client
     }

@@ -19,8 +19,8 @@ pub enum LimitRefused {
     )]
     PathOfKernel,
     /// It is of a path of our own stack, and says this besides.
-    #[error("a limit of a path is of all that goes over it, and has a rate: expected no {0} beside the path")]
-    MoreThanPath(&'static str),
+    #[error("a limit of a path has a rate for all that it is of together: expected no {0} beside the path")]
+    MoreThanRate(&'static str),
     /// There are too many of paths.
     #[error(transparent)]
     TooMany(#[from] TooManyLimits),
@@ -32,7 +32,7 @@ impl Proxy {
         match self.engine() {
             _ if !limit.flows.names_paths() => Ok(()),
             Engine::Stack(_) => match said_besides(limit) {
-                Some(what) => Err(LimitRefused::MoreThanPath(what)),
+                Some(what) => Err(LimitRefused::MoreThanRate(what)),
                 None => Ok(()),
             },
             Engine::Kernel(engine) if engine.is_plain_tcp() => Ok(()),
@@ -46,7 +46,7 @@ impl Proxy {
         match self.stack() {
             Some(stack) if limit.flows.names_paths() => {
                 let name = limit.name.clone();
-                stack.set_path_limit(&name, path_limit(limit))?;
+                stack.set_path_limit(&name, self.path_limit(limit))?;
                 self.throttle().remove(&name);
             }
             stack => {
@@ -69,37 +69,39 @@ impl Proxy {
         self.stack().map(Stack::path_limits).unwrap_or_default()
     }
 
+    fn path_limit(&self, limit: Limit) -> PathLimit {
+        let Limit { flows, rate, hours, .. } = limit;
+        let (owners, surroundings) = (self.owners().clone(), self.surroundings());
+        PathLimit::new(rate.unwrap_or_default(), move |subflow: &SeenSubflow| {
+            let [local, remote]: [IpAddr; 2] = [subflow.ends.local.addr, subflow.ends.remote.addr];
+            let is_meant = || {
+                let owner = owners.of(subflow.connection);
+                !flows.names_ends() || owner.is_some_and(|owner| flows.fits_ends(&owner))
+            };
+            if flows.fits_path(subflow.path_name.as_deref(), local, remote)
+                && hours.is_none_or(|hours| hours.contains(surroundings.minute()))
+                && is_meant()
+            {
+                ways(flows.direction, subflow.is_client)
+            } else {
+                LimitedWays::default()
+            }
+        })
+    }
+
     fn stack(&self) -> Option<&Stack> {
         if let Engine::Stack(stack) = self.engine() { Some(stack) } else { None }
     }
 }
 
-/// What a limit says that its packets can't be told by.
+/// What a limit says that is not possible of packets.
 fn said_besides(limit: &Limit) -> Option<&'static str> {
-    let flows = &limit.flows;
     let said = [
-        (!flows.clients.is_empty(), "clients"),
-        (!flows.users.is_empty(), "users"),
-        (!flows.hosts.is_empty(), "hosts"),
-        (!flows.ports.is_empty(), "ports"),
         (limit.is_of_each_client, "per-client"),
-        (limit.hours.is_some(), "hours"),
         (limit.burst.is_some(), "burst"),
         (limit.budget.is_some(), "budget"),
     ];
     said.into_iter().find_map(|(is_said, what)| is_said.then_some(what))
-}
-
-fn path_limit(limit: Limit) -> PathLimit {
-    let Limit { flows, rate, .. } = limit;
-    PathLimit::new(rate.unwrap_or_default(), move |subflow: &SeenSubflow| {
-        let [local, remote]: [IpAddr; 2] = [subflow.ends.local.addr, subflow.ends.remote.addr];
-        if flows.fits_path(subflow.path_name.as_deref(), local, remote) {
-            ways(flows.direction, subflow.is_client)
-        } else {
-            LimitedWays::default()
-        }
-    })
 }
 
 /// A connection that the stack opened leads to a server.
@@ -137,15 +139,15 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_told_by_their_path_alone() {
+    fn a_limit_of_packets_has_a_rate_alone() {
         let mut limit = Limit::new("lte");
         limit.rate = Some(BitRate::from_mbps(5));
         limit.flows.paths = vec!["wwan0".parse().unwrap()];
         limit.flows.peers = vec!["192.0.2.0/24".parse().unwrap()];
+        limit.flows.hosts = vec!["example.org".parse().unwrap()];
         limit.flows.direction = Some(Direction::Down);
         assert_eq!(said_besides(&limit), None);
-        let changes: [fn(&mut Limit); 4] = [
-            |limit| limit.flows.hosts = vec!["example.org".parse().unwrap()],
+        let changes: [fn(&mut Limit); 3] = [
             |limit| limit.is_of_each_client = true,
             |limit| limit.burst = Some(1),
             |limit| {
@@ -153,7 +155,7 @@ mod tests {
                 limit.budget = Some(Budget { octets: 1, period, then: BitRate::ZERO });
             },
         ];
-        for (change, what) in changes.into_iter().zip(["hosts", "per-client", "burst", "budget"]) {
+        for (change, what) in changes.into_iter().zip(["per-client", "burst", "budget"]) {
             let mut limit = limit.clone();
             change(&mut limit);
             assert_eq!(said_besides(&limit), Some(what));

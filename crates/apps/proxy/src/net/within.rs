@@ -16,6 +16,7 @@ use super::counts::Ended;
 use super::flow::Flow;
 use super::gate::{Gate, Gates};
 use super::lasting::Lasting;
+use super::owners::{OfStack, Owners, of_stack};
 use super::pump::{Early, Moved, pump};
 use super::session::{Ending, SessionEnd};
 use super::sessions::{Ends, Session, Sessions};
@@ -33,6 +34,7 @@ pub(super) struct Inner {
     pub(super) sessions: Sessions,
     pub(super) ended: Ended,
     pub(super) throttle: Throttle,
+    pub(super) owners: Owners,
     pub(super) lasting: Lasting,
     pub(super) clients: Clients,
     pub(super) log: Box<dyn Fn(&SessionEnd<'_>) + Send + Sync>,
@@ -231,8 +233,14 @@ impl Inner {
         Route { address: server.address, local, interface }
     }
 
-    /// What limits have to say of a connection to a server.
-    pub(super) fn gates(&self, client: SocketAddr, known: &Known, route: &Route) -> Gates {
+    /// What limits have to say of a connection to a server. `ours` are the client's and the server's, as far as they are of our own stack.
+    pub(super) fn gates(
+        &self,
+        client: SocketAddr,
+        known: &Known,
+        route: &Route,
+        ours: [Option<OfStack>; 2],
+    ) -> Gates {
         let key = |direction| FlowKey {
             client: client.ip(),
             user: known.user.clone(),
@@ -243,7 +251,9 @@ impl Inner {
             direction,
         };
         let surroundings = &self.settings().surroundings;
-        let gate = |direction| Gate::new(self.throttle.open(key(direction)), surroundings.clone());
+        let owned = self.owners.own(ours, || key(Direction::Up));
+        let gate =
+            |direction| Gate::new(self.throttle.open(key(direction)), surroundings.clone(), owned.clone());
         Gates { to_server: gate(Direction::Up), to_client: gate(Direction::Down) }
     }
 
@@ -258,7 +268,8 @@ impl Inner {
     ) -> Ending {
         known.server = Some(server.address);
         session.reached(server.address);
-        let gates = self.gates(session.client(), known, &self.route(&server));
+        let ours = [&client, &server.stream].map(of_stack);
+        let gates = self.gates(session.client(), known, &self.route(&server), ours);
         let early = Early { of_client: early, of_server: server.early };
         let ends = session.show(Ends { client, server: server.stream });
         self.lasting.begins(session);

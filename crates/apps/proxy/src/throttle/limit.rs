@@ -187,13 +187,26 @@ impl Selector {
     /// Whether the flow is one of them.
     #[must_use]
     pub fn fits(&self, flow: &FlowKey) -> bool {
+        self.fits_ends(flow)
+            && is_any(&self.paths, |path| path.fits(flow.interface.as_deref(), flow.local))
+            && is_any(&self.peers, |network| network.contains(flow.address))
+            && self.direction.is_none_or(|direction| direction == flow.direction)
+    }
+
+    /// Whether its client and its server are of those that are named, over whatever path it goes, and whichever way.
+    #[must_use]
+    pub fn fits_ends(&self, flow: &FlowKey) -> bool {
         is_any(&self.clients, |network| network.contains(flow.client))
             && is_any(&self.users, |user| flow.user.as_ref() == Some(user))
             && is_any(&self.hosts, |host| host.fits(&flow.target.host, flow.address))
             && is_any(&self.ports, |ports| ports.contains(flow.target.port))
-            && is_any(&self.paths, |path| path.fits(flow.interface.as_deref(), flow.local))
-            && is_any(&self.peers, |network| network.contains(flow.address))
-            && self.direction.is_none_or(|direction| direction == flow.direction)
+    }
+
+    /// Whether it is of some clients or servers only.
+    #[must_use]
+    pub fn names_ends(&self) -> bool {
+        let Self { clients, users, hosts, ports, .. } = self;
+        !(clients.is_empty() && users.is_empty() && hosts.is_empty() && ports.is_empty())
     }
 
     /// Whether it is of some paths only.

@@ -39,6 +39,9 @@ fn each_part_of_a_selector_has_to_fit() {
         (false, Selector { users: vec!["alice".into()], ports: vec![80.into()], ..any.clone() }),
     ] {
         assert_eq!(selector.fits(&flow()), fits, "{selector:?}");
+        let is_of_path = selector.names_paths() || selector.direction.is_some();
+        assert!(!fits || selector.fits_ends(&flow()), "{selector:?}");
+        assert_eq!(selector.names_ends(), selector != any && !is_of_path, "{selector:?}");
     }
     let unknown = FlowKey { user: None, interface: None, local: None, ..flow() };
     assert!(!Selector { users: vec!["alice".into()], ..any.clone() }.fits(&unknown));
