@@ -64,7 +64,7 @@ impl HostPattern {
     /// Whether the host is meant, by its name or by the address that it has.
     pub(crate) fn fits(&self, host: &Host, address: IpAddr) -> bool {
         match (self, host) {
-            (Self::Network(network), _) => network.contains(address),
+            (Self::Network(network), _) => is_of(network, address),
             (_, Host::Name(name)) => self.is_of_name(name),
             (_, Host::Address(_)) => false,
         }
@@ -190,7 +190,7 @@ impl Rule {
     }
 
     fn names_network_of(&self, address: IpAddr) -> bool {
-        self.networks().any(|network| network.contains(address))
+        self.networks().any(|network| is_of(network, address))
     }
 
     fn fits_name(&self, name: &Name) -> bool {
@@ -314,7 +314,8 @@ fn special(address: IpAddr) -> Option<(Network, &'static str)> {
     const UNSPECIFIED: &str = "an address of this host on no network";
     const LINK_LOCAL: &str = "a link-local address";
     const MULTICAST: &str = "a multicast address";
-    const SPECIAL: [(Network, &str); 12] = [
+    const SPECIAL: [(Network, &str); 13] = [
+        (Network::v4([100, 100, 100, 200], 32), METADATA),
         (Network::v4([169, 254, 169, 254], 32), METADATA),
         (Network::v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128), METADATA),
         (Network::v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128), METADATA),
@@ -331,11 +332,20 @@ fn special(address: IpAddr) -> Option<(Network, &'static str)> {
     SPECIAL.into_iter().find(|(network, _)| network.contains(address))
 }
 
-/// The IPv4 address to which an address of the well-known prefix is translated on its way.
+/// Whether the address is one of the network, or leads to one.
+fn is_of(network: &Network, address: IpAddr) -> bool {
+    network.contains(address) || network.contains(translated(address))
+}
+
+/// The IPv4 address to which an address of the prefixes for that is translated on its way (RFC 6052 §2.1, RFC 8215).
 fn translated(address: IpAddr) -> IpAddr {
     const WELL_KNOWN: Network = Network::v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
+    // Longer prefixes of it are of the operator; nearly all have 96 bits.
+    const LOCAL_USE: Network = Network::v6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48);
     match address {
-        IpAddr::V6(v6) if WELL_KNOWN.contains(address) => IpAddr::V4(Ipv4Addr::from(v6.to_bits() as u32)),
+        IpAddr::V6(v6) if WELL_KNOWN.contains(address) || LOCAL_USE.contains(address) => {
+            IpAddr::V4(Ipv4Addr::from(v6.to_bits() as u32))
+        }
         _ => address,
     }
 }

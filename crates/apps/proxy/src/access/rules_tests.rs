@@ -34,6 +34,9 @@ fn the_first_rule_that_fits_decides() {
     assert_eq!(ConnectFailure::from(Denied::Default), ConnectFailure::NotAllowed);
     let any_before = Rules::new(vec![Rule::new(Allow), to(Deny, &["198.51.100.0/24"])], Deny);
     assert_eq!(any_before.check(&LAN, &target("198.51.100.8:80")), Ok(()));
+    // An address that leads there is no way around a rule.
+    assert_eq!(rules.check(&LAN, &target("[64:ff9b::198.51.100.7]:80")), Err(Denied::Rule(0)));
+    assert_eq!(rules.check(&LAN, &target("[64:ff9b::198.51.100.8]:80")), Ok(()));
     assert_eq!(lookup(&any_before, &LAN, "example.org:80", "198.51.100.8"), Ok(()));
 }
 
@@ -131,6 +134,8 @@ fn a_client_is_not_led_into_this_host() {
         "fd00:ec2::254",
         "fd20:ce::254",
         "64:ff9b::169.254.169.254",
+        "64:ff9b:1::127.0.0.1",
+        "100.100.100.200",
         "fe80::1",
         "224.0.0.251",
         "ff02::fb",

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use polypath_stack::Engine;
 use polypath_stack::engine::{Listener, Stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,13 +15,14 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::clock::now;
-use super::connect::Connector;
+use super::connect::{Connector, ServerSide};
 use super::counts::{Counts, Ended};
 use super::flow::Way;
 use super::http;
 use super::intercepted::destination;
 use super::lasting::Lasting;
 use super::negotiate::{negotiate, say_farewell};
+use super::own_places::OwnPlaces;
 use super::owners::Owners;
 use super::session::{Ending, SessionEnd};
 use super::sessions::{Session, Sessions};
@@ -77,6 +78,7 @@ impl Proxy {
             throttle: Throttle::new(),
             owners: Owners::default(),
             lasting: Lasting::default(),
+            own_places: OwnPlaces::default(),
             log: Box::new(log),
             stop: watch::Sender::new(Stop::No),
         }))
@@ -128,6 +130,7 @@ impl Proxy {
     pub async fn serve(&self, listener: impl Borrow<Listener>, entrance: Entrance) {
         let (listener, entrance): (&Listener, _) = (listener.borrow(), Arc::new(entrance));
         let at = listener.local_addr().ok();
+        let _own = at.map(|at| self.0.own_places.listens(at));
         let mut stop = self.0.stop.subscribe();
         let mut is_told = false;
         loop {
@@ -182,8 +185,15 @@ impl Inner {
             match timeout(limit, read_proxy_header(&mut stream, &mut input)).await {
                 Ok(Ok(ProxyHeader::Proxied { source, .. })) => client = source,
                 Ok(Ok(ProxyHeader::Local)) => {}
-                Ok(Err(ending)) => return self.tell_of_nobody(&entrance, peer, &ending),
-                Err(_) => return self.tell_of_nobody(&entrance, peer, &Ending::Unasked),
+                // No end: it would be an empty answer.
+                Ok(Err(ending)) => {
+                    stream.abort();
+                    return self.tell_of_nobody(&entrance, peer, &ending);
+                }
+                Err(_) => {
+                    stream.abort();
+                    return self.tell_of_nobody(&entrance, peer, &Ending::Unasked);
+                }
             }
         }
         let admission = match self.clients.admit(now(), client.ip()) {
@@ -224,17 +234,13 @@ impl Inner {
                     return Ending::Unasked;
                 }
                 let (said, mut early) = (input.len(), input.freeze());
-                let client = visit.client.address;
-                match self.reach(target, client, visit.entrance, &mut early, |_| true).await {
-                    Ok(server) => {
-                        visit.session.flow().moved(Way::ToServer, said - early.len());
-                        self.join(stream, server, early, visit.session, known).await
-                    }
-                    Err(failure) => {
-                        stream.abort();
-                        Ending::NotReached(failure)
-                    }
-                }
+                let reached = {
+                    let client = visit.client.address;
+                    let reaching = pin!(self.reach(target, client, visit.entrance, &mut early, |_| true));
+                    Self::while_there(&stream, reaching).await
+                };
+                visit.session.flow().moved(Way::ToServer, said - early.len());
+                self.go_on(stream, reached, early, visit, known).await
             }
             EntranceKind::Transparent(by) => self.intercepted(stream, input, *by, visit, known).await,
             EntranceKind::Socks => {
@@ -271,14 +277,28 @@ impl Inner {
         known.target = Some(target.clone());
         visit.session.asks(None, &target);
         let (said, mut early) = (input.len(), input.freeze());
-        match self.connect(&visit.client, None, &target, visit.entrance, &mut early).await {
-            Ok(server) => {
-                visit.session.flow().moved(Way::ToServer, said - early.len());
-                self.join(stream, server, early, visit.session, known).await
-            }
-            Err(failure) => {
-                stream.abort();
-                Ending::NotReached(failure)
+        let reached = {
+            let reaching = pin!(self.connect(&visit.client, None, &target, visit.entrance, &mut early));
+            Self::while_there(&stream, reaching).await
+        };
+        visit.session.flow().moved(Way::ToServer, said - early.len());
+        self.go_on(stream, reached, early, visit, known).await
+    }
+
+    /// For a client that can only be told by a reset that its server is not reached.
+    async fn go_on(
+        &self,
+        client: Stream,
+        reached: Result<ServerSide, Ending>,
+        early: Bytes,
+        visit: &Visit<'_>,
+        known: &mut Known,
+    ) -> Ending {
+        match reached {
+            Ok(server) => self.join(client, server, early, visit.session, known).await,
+            Err(ending) => {
+                client.abort();
+                ending
             }
         }
     }
@@ -322,7 +342,12 @@ impl Inner {
             };
         }
         let (said, mut early) = (input.len(), input.freeze());
-        match self.connect(&visit.client, user, &request.target, visit.entrance, &mut early).await {
+        let reached = {
+            let reaching =
+                pin!(self.connect(&visit.client, user, &request.target, visit.entrance, &mut early));
+            Self::while_there(&stream, reaching).await
+        };
+        match reached {
             Ok(server) => {
                 visit.session.flow().moved(Way::ToServer, said - early.len());
                 if is_multipath(&server.stream) {
@@ -338,9 +363,13 @@ impl Inner {
                     }
                 }
             }
-            Err(failure) => {
+            Err(Ending::NotReached(failure)) => {
                 say_farewell(&mut stream, &negotiation.handle_failed(failure)).await;
                 Ending::NotReached(failure)
+            }
+            Err(ending) => {
+                stream.abort();
+                ending
             }
         }
     }

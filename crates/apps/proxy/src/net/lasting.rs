@@ -1,4 +1,5 @@
-//! Connections that last get keep-alives. Many end before, and a timer for each of them would cost more than that.
+//! Connections that last get keep-alives, and a reset if the proxy is killed. Many end before: that, and a timer for each of them, would cost more than
+//! they do.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,7 +9,7 @@ use tokio::time::sleep;
 
 use super::sessions::Session;
 
-/// One that has lasted so long gets them.
+/// One that has lasted so long gets that.
 const LASTING: Duration = Duration::from_secs(1);
 /// How often is looked at all of them, while there are any.
 const BETWEEN: Duration = Duration::from_millis(250);
@@ -42,7 +43,7 @@ impl Lasting {
         loop {
             sleep(BETWEEN).await;
             let Some(due) = self.take_due(Instant::now()) else { return };
-            due.iter().for_each(|session| session.keep_alive());
+            due.iter().for_each(|session| session.lasts());
         }
     }
 
@@ -69,18 +70,24 @@ mod tests {
 
     use polypath_stack::engine::{ConnectOptions, KernelEngine, Stream};
     use socket2::SockRef;
+    use tokio::io::AsyncReadExt;
 
     use super::super::sessions::{Ends, Sessions};
     use super::*;
     use crate::access::{Allowance, ClientLimits, Clients};
 
-    fn has_keepalive(stream: &Stream) -> bool {
+    /// Whether it has keep-alives, and whether closing it resets it.
+    fn set(stream: &Stream) -> (bool, bool) {
         let Stream::Kernel(stream) = stream else { panic!("a kernel's connection") };
-        SockRef::from(stream.as_tokio()).keepalive().expect("an option")
+        let socket = SockRef::from(stream.as_tokio());
+        (
+            socket.keepalive().expect("an option"),
+            socket.linger().expect("an option") == Some(std::time::Duration::ZERO),
+        )
     }
 
     #[tokio::test]
-    async fn who_lasts_gets_keep_alives() {
+    async fn who_lasts_gets_keep_alives_and_is_not_ended_by_a_kill() {
         let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let engine = KernelEngine::plain_tcp();
         let listener = engine.listen(any).expect("a listener");
@@ -102,15 +109,19 @@ mod tests {
         lasting.begins(short.session());
         lasting.begins(held.session());
         drop(short);
-        let ends =
-            held.session().show(Ends { client: Stream::Kernel(client), server: Stream::Kernel(server) });
+        let ends = held.session().show(Ends::new(Stream::Kernel(client), Stream::Kernel(server)));
 
         let now = Instant::now();
         assert_eq!(lasting.take_due(now).map(|due| due.len()), Some(0));
         let due = lasting.take_due(now + LASTING).expect("one is left");
-        assert!(!has_keepalive(&ends.client));
-        due.iter().for_each(|session| session.keep_alive());
-        assert_eq!((due.len(), has_keepalive(&ends.client), has_keepalive(&ends.server)), (1, true, true));
+        assert_eq!(set(&ends.client), (false, false));
+        due.iter().for_each(|session| session.lasts());
+        assert_eq!((due.len(), set(&ends.client), set(&ends.server)), (1, (true, true), (true, true)));
         assert!(lasting.take_due(now).is_none() && !lasting.lock().is_watched);
+
+        // What has ended in order is closed in order.
+        held.session().take_back(ends).expect("nobody else has them").close();
+        let (mut end, _) = listener.accept().await.expect("the client's");
+        assert_eq!(end.read(&mut [0; 1]).await.expect("no reset"), 0);
     }
 }

@@ -12,6 +12,7 @@ mod http;
 mod intercepted;
 mod lasting;
 mod negotiate;
+mod own_places;
 mod owners;
 mod path_limits;
 mod pump;

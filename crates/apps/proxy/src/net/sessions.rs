@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polypath_stack::engine::{Stream, StreamInfo};
@@ -140,6 +141,27 @@ enum Shown {
 pub(super) struct Ends {
     pub(super) client: Stream,
     pub(super) server: Stream,
+    are_reset_when_dropped: AtomicBool,
+}
+
+impl Ends {
+    pub(super) fn new(client: Stream, server: Stream) -> Self {
+        Self { client, server, are_reset_when_dropped: AtomicBool::new(false) }
+    }
+
+    /// Each has what the other sent.
+    pub(super) fn close(self) {
+        if self.are_reset_when_dropped.into_inner() {
+            self.client.set_reset_when_dropped(false);
+            self.server.set_reset_when_dropped(false);
+        }
+    }
+
+    /// Nobody shall take it for the end.
+    pub(super) fn abort(self) {
+        self.client.abort();
+        self.server.abort();
+    }
 }
 
 impl Session {
@@ -170,11 +192,14 @@ impl Session {
         ends
     }
 
-    /// Begins with keep-alives at both sides, while bytes pass through.
-    pub(super) fn keep_alive(&self) {
+    /// It has lasted: while bytes pass through, both sides get keep-alives, and a reset if the proxy is killed.
+    pub(super) fn lasts(&self) {
         if let Shown::Joined(ends) = &self.told().shown {
-            ends.client.keep_alive();
-            ends.server.keep_alive();
+            for side in [&ends.client, &ends.server] {
+                side.keep_alive();
+                side.set_reset_when_dropped(true);
+            }
+            ends.are_reset_when_dropped.store(true, Ordering::Relaxed);
         }
     }
 

@@ -147,7 +147,71 @@ async fn a_client_hears_all_of_a_server_that_hears_no_more() {
     };
     let (answer, ()) = tokio::join!(client, serving);
     assert!(answer == answered, "{} of {} bytes", answer.len(), answered.len());
-    assert_eq!(fixture.told().await, ["forward ended"]);
+    // What the client has sent is not at its server.
+    let told = fixture.told().await;
+    assert!(told[0].starts_with("forward the server's connection broke"), "{told:?}");
+}
+
+#[tokio::test]
+async fn an_upload_to_a_server_that_has_ended_and_gone_is_not_said_to_have_arrived() {
+    let server = server().await;
+    let fixture = Fixture::forward_to(&server).await;
+    let mut client = fixture.connect().await;
+    client.write_all(b"put").await.unwrap();
+    let (mut stream, _) = server.accept().await.unwrap();
+    stream.read_exact(&mut [0; 3]).await.unwrap();
+    stream.write_all(b"OK").await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).await.unwrap();
+    assert_eq!(answer, b"OK");
+    stream.set_zero_linger().unwrap();
+    drop(stream);
+    // It goes on until it hears that nobody does.
+    let error = loop {
+        if let Err(error) = client.write_all(&[7; 100_000]).await {
+            break error;
+        }
+    };
+    assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error}");
+    let told = fixture.told().await;
+    assert!(told[0].starts_with("forward the server's connection broke"), "{told:?}");
+}
+
+#[tokio::test]
+async fn nobody_is_led_back_into_the_proxy() {
+    let fixture = Fixture::new(EntranceKind::Socks).await;
+    for host in [[127, 0, 0, 1], [127, 9, 9, 9]] {
+        let mut client = fixture.connect().await;
+        let mut said = vec![5, 1, 0, 5, 1, 0, 1];
+        said.extend(host);
+        said.extend(fixture.at.port().to_be_bytes());
+        client.write_all(&said).await.unwrap();
+        let mut heard = Vec::new();
+        client.read_to_end(&mut heard).await.unwrap();
+        // The second is another address, at which nobody listens.
+        let expected = if host[3] == 1 { 2 } else { 5 };
+        assert_eq!(heard[..4], [5, 0, 5, expected], "{host:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_leaves_while_its_server_is_being_reached_holds_nothing() {
+    // A server whose queue is full answers no more attempts.
+    let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    full.bind(&HERE.into()).unwrap();
+    full.listen(0).unwrap();
+    let at = full.local_addr().unwrap().as_socket().unwrap();
+    let _first = TcpStream::connect(at).await.unwrap();
+    let fixture = Fixture::new(EntranceKind::Forward(Target::from(at))).await;
+    let client = fixture.connect().await;
+    while fixture.proxy.sessions().count() == 0 {
+        tokio::task::yield_now().await;
+    }
+    client.set_zero_linger().unwrap();
+    drop(client);
+    // Long before the time to reach it is over, which would be told otherwise.
+    assert!(fixture.told().await[0].starts_with("forward the client's connection broke"));
 }
 
 #[tokio::test]
@@ -409,9 +473,8 @@ async fn a_server_is_told_who_the_client_is_by_who_is_believed() {
 
     let mut client = fixture.connect().await;
     client.write_all(b"hello, I have no header").await.unwrap();
-    let mut heard = Vec::new();
-    let _ = client.read_to_end(&mut heard).await;
-    assert!(heard.is_empty());
+    let error = client.read_u8().await.expect_err("no answer");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "an end would be an empty answer");
     drop(client);
     assert!(fixture.told().await[1].contains("no header of the PROXY protocol"));
 }

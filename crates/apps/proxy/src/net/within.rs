@@ -16,8 +16,9 @@ use super::counts::Ended;
 use super::flow::Flow;
 use super::gate::{Gate, Gates};
 use super::lasting::Lasting;
+use super::own_places::OwnPlaces;
 use super::owners::{OfStack, Owners, of_stack};
-use super::pump::{Early, Moved, pump};
+use super::pump::{Early, Moved, broken, pump};
 use super::session::{Ending, SessionEnd};
 use super::sessions::{Ends, Session, Sessions};
 use super::settings::{Entrance, Settings};
@@ -36,6 +37,7 @@ pub(super) struct Inner {
     pub(super) throttle: Throttle,
     pub(super) owners: Owners,
     pub(super) lasting: Lasting,
+    pub(super) own_places: OwnPlaces,
     pub(super) clients: Clients,
     pub(super) log: Box<dyn Fn(&SessionEnd<'_>) + Send + Sync>,
     pub(super) stop: watch::Sender<Stop>,
@@ -119,6 +121,18 @@ impl Inner {
         tokio::select! {
             done = work => Some(done),
             () = stopped => None,
+        }
+    }
+
+    /// What comes of reaching a server, unless the client has gone first: what is opened for it would be held for nobody.
+    pub(super) async fn while_there(
+        client: &Stream,
+        reaching: Pin<&mut impl Future<Output = Result<ServerSide, ConnectFailure>>>,
+    ) -> Result<ServerSide, Ending> {
+        tokio::select! {
+            biased;
+            reached = reaching => reached.map_err(Ending::NotReached),
+            error = broken(client) => Err(Ending::ClientBroke(error.to_string().into())),
         }
     }
 
@@ -212,6 +226,10 @@ impl Inner {
             }
         });
         let mut server = self.unless_stopped(reaching).await.unwrap_or(Err(ConnectFailure::Local))?;
+        if self.own_places.leads_back(&server.stream) {
+            server.stream.abort();
+            return Err(ConnectFailure::NotAllowed);
+        }
         let said = if first.is_none() { header(server.address) } else { Bytes::new() };
         // The first bytes of a connection wait for nothing.
         if via.is_some() || !said.is_empty() || !matches!(server.stream, Stream::Kernel(_)) {
@@ -271,7 +289,7 @@ impl Inner {
         let ours = [&client, &server.stream].map(of_stack);
         let gates = self.gates(session.client(), known, &self.route(&server), ours);
         let early = Early { of_client: early, of_server: server.early };
-        let ends = session.show(Ends { client, server: server.stream });
+        let ends = session.show(Ends::new(client, server.stream));
         self.lasting.begins(session);
         let idle = self.settings().timeouts.idle;
         let moved = {
@@ -281,16 +299,16 @@ impl Inner {
         known.is_multipath = Some((is_multipath(&ends.client), is_multipath(&ends.server)));
         let ends = session.take_back(ends);
         let ending = match moved {
-            Some(Moved::Finished) => return Ending::Finished,
+            Some(Moved::Finished) => Ending::Finished,
             Some(Moved::ClientBroke(error)) => Ending::ClientBroke(error.to_string().into()),
             Some(Moved::ServerBroke(error)) => Ending::ServerBroke(error.to_string().into()),
             Some(Moved::Idle) => Ending::Idle,
             None => Ending::Stopped,
         };
-        if let Some(Ends { client, server }) = ends {
-            client.abort();
-            server.abort();
-        }
+        match ending {
+            Ending::Finished => ends.map(Ends::close),
+            _ => ends.map(Ends::abort),
+        };
         ending
     }
 }

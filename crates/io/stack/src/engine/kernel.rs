@@ -347,8 +347,13 @@ impl KernelStream {
 
     /// Resets the connection.
     pub fn abort(self) {
+        self.set_reset_when_dropped(true);
+    }
+
+    /// Whether closing it resets the connection. The system closes it, too, when the process ends.
+    pub fn set_reset_when_dropped(&self, is_reset: bool) {
         // A linger time of zero makes close send a reset; if it can't be set, a plain close is all there is.
-        let _ = socket2::SockRef::from(&self.inner).set_linger(Some(std::time::Duration::ZERO));
+        let _ = SockRef::from(&self.inner).set_linger(is_reset.then_some(std::time::Duration::ZERO));
     }
 
     /// Ends this side's stream, and still receives.

@@ -237,6 +237,16 @@ impl Stream {
         }
     }
 
+    /// Whether the peer sees a reset instead of an end when this is dropped, also with the process: of a program that is killed, the system closes
+    /// what it has, which looks as if all had been sent. To be taken back before the end. A stack of ours ends with its process, and nothing is said.
+    pub fn set_reset_when_dropped(&self, is_reset: bool) {
+        match self {
+            Self::Stack(_) => {}
+            #[cfg(feature = "kernel")]
+            Self::Kernel(stream) => stream.set_reset_when_dropped(is_reset),
+        }
+    }
+
     /// Ends the connection at once; the peer sees a reset.
     pub fn abort(self) {
         match self {

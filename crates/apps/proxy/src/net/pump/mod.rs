@@ -91,7 +91,7 @@ async fn both(client: &Stream, server: &Stream, early: Early, flow: &Flow, gates
                     Ok(()) => Moved::Finished,
                     Err(Broken::From(error)) => Moved::ClientBroke(error),
                     // It has said all that it has to say, and hears no more.
-                    Err(Broken::To(_)) => linger(client).await,
+                    Err(Broken::To(error)) => linger(client, error).await,
                 },
                 Err(Broken::From(error)) => Moved::ServerBroke(error),
                 Err(Broken::To(error)) => Moved::ClientBroke(error),
@@ -107,15 +107,16 @@ async fn both(client: &Stream, server: &Stream, early: Early, flow: &Flow, gates
         Err(Broken::From(error)) => Moved::ClientBroke(error),
         // A server may answer, end and hear no more; what it has said is still for the client.
         Err(Broken::To(error)) if hears_no_more(&error) => match down.await {
-            Ok(()) => linger(client).await,
+            Ok(()) => linger(client, error).await,
             Err(_) => Moved::ServerBroke(error),
         },
         Err(Broken::To(error)) => Moved::ServerBroke(error),
     }
 }
 
-/// The client has its answer under way, and what it still sends is for nobody.
-async fn linger(client: &Stream) -> Moved {
+/// The client has its answer and the end of it under way, and time to take them. What it still sends is for nobody, which it hears of by a reset then,
+/// as without a proxy.
+async fn linger(client: &Stream, error: io::Error) -> Moved {
     let discard = async {
         loop {
             match read(client).await {
@@ -126,7 +127,7 @@ async fn linger(client: &Stream) -> Moved {
         }
     };
     let _ = timeout(LINGER, discard).await;
-    Moved::Finished
+    Moved::ServerBroke(error)
 }
 
 /// One way, and what is known of it and holds for it.
@@ -212,7 +213,7 @@ async fn carry_all(from: &Stream, to: &Stream, mut early: Bytes, mut going: Goin
 }
 
 /// Waits until the connection is broken, and says how.
-async fn broken(stream: &Stream) -> io::Error {
+pub(super) async fn broken(stream: &Stream) -> io::Error {
     match stream {
         Stream::Kernel(stream) => kernel::broken(stream).await,
         // A stack of ours tells who reads.

@@ -1,0 +1,56 @@
+//! Where the proxy itself lets clients in. It leads nobody there: who came back to it would be on this host by what it sees, and rules and limits of the
+//! client would hold no more.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use polypath_stack::engine::Stream;
+
+/// Where clients enter, and how many times each is listened at.
+#[derive(Debug, Default)]
+pub(super) struct OwnPlaces(Mutex<BTreeMap<SocketAddr, u32>>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Entered<'a> {
+    own: &'a OwnPlaces,
+    at: SocketAddr,
+}
+
+impl OwnPlaces {
+    pub(super) fn listens(&self, at: SocketAddr) -> Entered<'_> {
+        let at = SocketAddr::new(at.ip().to_canonical(), at.port());
+        *self.lock().entry(at).or_default() += 1;
+        Entered { own: self, at }
+    }
+
+    /// Whether the connection that was opened came to an entrance of this proxy.
+    pub(super) fn leads_back(&self, opened: &Stream) -> bool {
+        let Ok(peer) = opened.peer_addr() else { return false };
+        let to = peer.ip().to_canonical();
+        let is_entrance = self
+            .lock()
+            .keys()
+            .any(|at| at.port() == peer.port() && (at.ip() == to || at.ip().is_unspecified()));
+        // A host that goes to one of its own addresses comes from it, too.
+        is_entrance
+            && (to.is_loopback() || opened.local_addr().is_ok_and(|local| local.ip().to_canonical() == to))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let mut listening = self.own.lock();
+        if let Some(times) = listening.get_mut(&self.at) {
+            *times -= 1;
+            if *times == 0 {
+                listening.remove(&self.at);
+            }
+        }
+    }
+}
