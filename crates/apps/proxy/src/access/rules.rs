@@ -337,7 +337,7 @@ fn is_of(network: &Network, address: IpAddr) -> bool {
     network.contains(address) || network.contains(translated(address))
 }
 
-/// The IPv4 address to which an address of the prefixes for that is translated on its way (RFC 6052 §2.1, RFC 8215).
+/// The IPv4 address to which an address of the prefixes for that is translated on its way (RFC 6052, RFC 8215).
 fn translated(address: IpAddr) -> IpAddr {
     const WELL_KNOWN: Network = Network::v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
     // Longer prefixes of it are of the operator; nearly all have 96 bits.

@@ -13,7 +13,8 @@ use super::scene::{OUTSIDE, PROXY, Scene};
 use crate::bench::program::{Program, find, find_own};
 
 /// Of our own file: here all connections come from one client.
-const LIMITS: &str = "[limits]\nnew-per-second-per-client = 100000\n";
+const LIMITS: &str =
+    "[limits]\nconnections = 65536\nconnections-per-client = 65536\nnew-per-second-per-client = 100000\n";
 /// For a program to begin.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Between two looks at whether it has.

@@ -8,12 +8,14 @@ use polypath_config::Source;
 use polypath_config::quantity::parse_span;
 use polypath_proxy::access::{Allowance, ClientLimits, Rule, Rules, UserList, Verdict};
 use polypath_proxy::net::{InvalidUpstream, Settings, Timeouts, Upstream};
+use polypath_system::process::descriptor_limit;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::super::Failure;
 use super::entrance_text::EntranceText;
 use super::entrances::EntrancePlan;
+use super::room;
 use super::throttle::ThrottleText;
 use super::wrong::{Wrong, each};
 
@@ -97,9 +99,9 @@ struct RuleText {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Limits {
-    /// Connections at once.
+    /// Connections at once; as many as the descriptors allow, if it is left out.
     connections: Option<u32>,
-    /// Of one client: an address, or a /56 network of IPv6.
+    /// Of one client: an address, or a /56 network of IPv6. Half of them, if it is left out.
     connections_per_client: Option<u32>,
     /// New connections of one client in a second, in the long run.
     new_per_second_per_client: Option<u32>,
@@ -138,7 +140,7 @@ pub(super) struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        let Settings { timeouts, limits, .. } = Settings::default();
+        let timeouts = Timeouts::default();
         Self {
             entrances: Vec::new(),
             users: None,
@@ -148,7 +150,7 @@ impl Default for Plan {
             throttle: Vec::new(),
             default: Verdict::Allow,
             rules: Vec::new(),
-            limits,
+            limits: room::limits(descriptor_limit()),
             timeouts,
         }
     }

@@ -12,6 +12,7 @@ mod handed_down;
 mod intercepting;
 mod limits;
 mod report;
+mod room;
 mod running;
 mod status;
 mod successor;
@@ -22,6 +23,7 @@ mod transparent;
 mod wrong;
 
 use polypath_config::{NoSuchKind, Policies};
+use polypath_system::process::raise_descriptor_limit;
 
 pub(super) use self::arguments::Arguments;
 use self::arguments::What;
@@ -43,6 +45,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         Some(What::Down { of }) => status::down(of.instance.as_deref()),
         None => {
             let arguments = &arguments.run.configured(policies)?;
+            raise_descriptor_limit();
             let plan = arguments.plan()?;
             let given = Given { handed_down: HandedDown::take(), successor: arguments.successor()? };
             block_on_own_signals(arguments.threads()?, running::run(arguments, policies, plan, given))

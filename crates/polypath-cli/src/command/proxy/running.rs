@@ -209,6 +209,13 @@ impl Running {
                 "there is no file to be read again: expected `polypath proxy CONFIG.toml`".into(),
             ));
         }
+        // What has no end, such as a pipe, would hold all up.
+        if let Some(file) = arguments.file.as_ref().filter(|file| file.exists() && !file.is_file()) {
+            return Err(Failure::Input(format!(
+                "{}: no file that can be read again: expected one that stays",
+                file.display()
+            )));
+        }
         let plan = arguments.plan()?;
         limits::check(&self.proxy, &plan.throttle).map_err(Failure::Input)?;
         let mut changes = self.open(&plan).await?;
