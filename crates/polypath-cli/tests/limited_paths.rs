@@ -168,6 +168,25 @@ fn a_path_to_a_server_is_limited_and_let_go() {
 }
 
 #[test]
+fn a_path_of_the_engine_udp_is_limited_and_let_go() {
+    let what = "a limit of a path in datagrams";
+    let Some((lab, _server)) = set_up(what) else { return };
+    let mut serving = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    serving
+        .args(["serve", "--no-config", "-q", "--engine", "udp", "--listen", "0.0.0.0:8080"])
+        .arg(lab.folder());
+    let serving = serving.env("POLYPATH_RUNTIME_DIR", lab.folder()).stdin(Stdio::null());
+    let serving = serving.stdout(Stdio::null()).stderr(Stdio::null());
+    let _serving =
+        Running(lab.testbed.server.run(|| serving.spawn()).expect("a namespace").expect("a server"));
+    let entrance = (Ipv4Addr::LOCALHOST, 1080).into();
+    let arguments = ["--engine", "udp", "-I", "path0,path1", "--socks", "1080"];
+    let proxy = Limited::start(&lab, &lab.testbed.client, entrance, &arguments);
+    let _download = download(&lab, &["curl", "-x", "socks5h://127.0.0.1:1080", "http://10.77.0.2:8080/file"]);
+    proxy.moves_and_comes_back(what, 1, &["set", "one", "--path", "path1", "--rate", "5mbit"]);
+}
+
+#[test]
 fn a_path_of_a_client_is_limited_and_let_go() {
     let what = "a limit of a path of a client";
     let Some((lab, _server)) = set_up(what) else { return };
