@@ -168,6 +168,15 @@ impl Plan {
         }
     }
 
+    /// What the proxy on the way has said stays known, if it is the same as before.
+    pub(super) fn keep_what_is_known(&mut self, before: &Self) {
+        if let (Some(via), Some(known)) = (&mut self.via, &before.via)
+            && via.is_as(known)
+        {
+            *via = known.clone();
+        }
+    }
+
     /// Whether it leads somewhere, and not everybody everywhere.
     pub(super) fn check(&self) -> Result<(), Failure> {
         if self.entrances.is_empty() {
@@ -371,6 +380,21 @@ mod tests {
         assert_eq!(plan.throttle.len(), 1);
         let via = plan.via.map(|via| via.to_string());
         assert_eq!(via.as_deref(), Some("convert://converter.example:5000"));
+    }
+
+    #[test]
+    fn the_proxy_on_the_way_is_kept_with_what_it_said() {
+        let planned = |via: &str| {
+            let entrance = "[[entrances]]\nprotocol = \"socks\"\nlisten = \"1080\"\n";
+            plan(&format!("{entrance}[servers]\nvia = \"{via}\"\n")).expect("a plan")
+        };
+        let before = planned("convert://192.0.2.1:5000");
+        let is_kept = |mut after: Plan| {
+            after.keep_what_is_known(&before);
+            Arc::ptr_eq(&after.via.expect("one"), before.via.as_ref().expect("one"))
+        };
+        assert!(is_kept(planned("convert://192.0.2.1:5000")));
+        assert!(!is_kept(planned("convert://192.0.2.2:5000")));
     }
 
     #[test]

@@ -123,7 +123,7 @@ pub(super) async fn run(
     loop {
         match wishes.next().await {
             Wish::Reload(reply) => {
-                let said = match running.reload(arguments).await {
+                let said = match running.reload(arguments, &plan).await {
                     Ok((read, mut changes)) => {
                         plan = read;
                         changes.push("the file is read again: new connections go by it".into());
@@ -203,7 +203,11 @@ impl Running {
     }
 
     /// Nothing is changed unless all of the file can be.
-    async fn reload(&mut self, arguments: &RunArguments) -> Result<(Plan, Vec<String>), Failure> {
+    async fn reload(
+        &mut self,
+        arguments: &RunArguments,
+        before: &Plan,
+    ) -> Result<(Plan, Vec<String>), Failure> {
         if arguments.file.is_none() {
             return Err(Failure::Input(
                 "there is no file to be read again: expected `polypath proxy CONFIG.toml`".into(),
@@ -216,7 +220,8 @@ impl Running {
                 file.display()
             )));
         }
-        let plan = arguments.plan()?;
+        let mut plan = arguments.plan()?;
+        plan.keep_what_is_known(before);
         limits::check(&self.proxy, &plan.throttle).map_err(Failure::Input)?;
         let mut changes = self.open(&plan).await?;
         self.proxy.set_settings(Settings { surroundings: self.machine.clone(), ..plan.settings() });

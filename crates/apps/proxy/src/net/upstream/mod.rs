@@ -94,6 +94,18 @@ impl fmt::Display for Upstream {
 }
 
 impl Upstream {
+    /// Whether it is the same proxy, asked by the same user, whatever each of the two remembers.
+    #[must_use]
+    pub fn is_as(&self, other: &Self) -> bool {
+        let is_alike = match (&self.speaks, &other.speaks) {
+            (Protocol::Convert(_), Protocol::Convert(_)) => true,
+            (Protocol::Socks(user), Protocol::Socks(others))
+            | (Protocol::Http(user), Protocol::Http(others)) => user == others,
+            _ => false,
+        };
+        is_alike && self.at == other.at
+    }
+
     /// Whether what a client has said already can go with the request.
     pub(super) fn takes_first_bytes(&self) -> bool {
         matches!(self.speaks, Protocol::Convert(_))
@@ -148,6 +160,21 @@ mod tests {
             assert_eq!(upstream.to_string(), expected);
             let shown = format!("{upstream:?}");
             assert!(!shown.contains("se@cret") && !shown.contains("a@b"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_the_same_by_place_protocol_and_user() {
+        let of = |text: &str| text.parse::<Upstream>().expect(text);
+        for (one, other, expected) in [
+            ("convert://a.example:5000", "convert://a.example:5000/", true),
+            ("convert://a.example:5000", "convert://a.example:5001", false),
+            ("socks5://ann:x@a.example:1", "socks5://ann:x@a.example:1", true),
+            ("socks5://ann:x@a.example:1", "socks5://ann:y@a.example:1", false),
+            ("socks5://a.example:1", "http://a.example:1", false),
+            ("http://a.example:1", "http://ann:x@a.example:1", false),
+        ] {
+            assert_eq!(of(one).is_as(&of(other)), expected, "{one} {other}");
         }
     }
 
