@@ -132,7 +132,7 @@ pub enum TargetError {
     #[error(transparent)]
     Host(#[from] NameError),
     /// There is no port, or it is none.
-    #[error("no port: expected HOST:PORT, such as example.org:443 or [2001:db8::1]:443")]
+    #[error("no port from 1 to 65535: expected HOST:PORT, such as example.org:443 or [2001:db8::1]:443")]
     Port,
 }
 

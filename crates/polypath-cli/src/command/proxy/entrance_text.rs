@@ -85,7 +85,8 @@ impl EntranceText {
         {
             return Err((field, "only the protocol transparent intercepts: expected none".into()));
         }
-        let listen = parse_listen(&self.listen).map_err(|error| ("listen", error))?;
+        let listen =
+            parse_listen(&self.listen).map_err(|error| ("listen", format!("{}: {error}", self.listen)))?;
         let protocol = match (self.protocol, &self.to) {
             (ProtocolName::Forward, Some(to)) => {
                 let target = to.parse().map_err(|error| ("to", format!("{to}: {error}")))?;

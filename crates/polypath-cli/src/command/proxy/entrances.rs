@@ -13,6 +13,18 @@ use super::transparent::Transparent;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Listen(pub(super) SocketAddr);
 
+impl Listen {
+    /// Whether the two can't both be listened at. What is listened at everywhere is so at each address of the same kind.
+    pub(super) fn meets(self, other: Self) -> bool {
+        let (own, other) = (self.0, other.0);
+        let is_everywhere = |at: SocketAddr| at.ip().is_unspecified() && at.port() != 0;
+        own == other
+            || own.port() == other.port()
+                && own.is_ipv4() == other.is_ipv4()
+                && (is_everywhere(own) || is_everywhere(other))
+    }
+}
+
 /// Where to listen, and where that leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Forward(pub(super) Listen, pub(super) Target);
@@ -79,13 +91,25 @@ pub(super) fn parse_listen(text: &str) -> Result<Listen, String> {
     let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>().ok();
     let here = port.map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
     here.or_else(|| text.parse().ok()).map(Listen).ok_or_else(|| {
-        "expected a port, such as 1080, or an address and a port, such as 192.0.2.1:1080 or [::]:1080".into()
+        let expected =
+            "expected a port, such as 1080, or an address and a port, such as 192.0.2.1:1080 or [::]:1080";
+        beyond_ports(text).unwrap_or_else(|| expected.into())
     })
+}
+
+/// What is wrong where a number is too large for a port.
+fn beyond_ports(text: &str) -> Option<String> {
+    let port = text.rsplit(':').next()?;
+    let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_beyond = is_number && port.trim_start_matches('0').len() >= 5 && port.parse::<u16>().is_err();
+    is_beyond.then(|| "no port has this number: expected one up to 65535, such as 1080".into())
 }
 
 /// A port of this host alone.
 pub(super) fn parse_port(text: &str) -> Result<Listen, String> {
-    let port = text.parse::<NonZeroU16>().map_err(|_| "expected a port, such as 8877")?;
+    let port = text.parse::<NonZeroU16>();
+    let port =
+        port.map_err(|_| beyond_ports(text).unwrap_or_else(|| "expected a port, such as 8877".into()))?;
     Ok(Listen((Ipv4Addr::LOCALHOST, port.get()).into()))
 }
 
@@ -94,7 +118,8 @@ pub(super) fn parse_forward(text: &str) -> Result<Forward, String> {
         .split_once('=')
         .ok_or("expected where to listen and where to lead to, such as 8080=example.org:80")?;
     let target = target.parse().map_err(|error| format!("{target}: {error}"))?;
-    Ok(Forward(parse_listen(listen)?, target))
+    let listen = parse_listen(listen).map_err(|error| format!("{listen}: {error}"))?;
+    Ok(Forward(listen, target))
 }
 
 #[cfg(test)]
@@ -108,6 +133,32 @@ mod tests {
         }
         for wrong in ["", "localhost:1080", "::", "70000"] {
             assert!(parse_listen(wrong).is_err_and(|error| error.contains("such as")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_no_port_has_is_told() {
+        for wrong in ["80999", "192.0.2.1:80999", "[::]:65536", "99999999999999999999"] {
+            for said in [parse_listen(wrong).expect_err(wrong), parse_port(wrong).expect_err(wrong)] {
+                assert!(said.starts_with("no port has this number: expected one up to 65535"), "{said}");
+            }
+        }
+        let said = parse_forward("80999=example.org:80").expect_err("no port");
+        assert!(said.starts_with("80999: no port has this number"), "{said}");
+    }
+
+    #[test]
+    fn places_meet_where_one_is_everywhere() {
+        let at = |text: &str| parse_listen(text).expect(text);
+        for (one, other, expected) in [
+            ("1080", "127.0.0.1:1080", true),
+            ("0.0.0.0:1080", "192.0.2.1:1080", true),
+            ("0.0.0.0:1080", "192.0.2.1:1081", false),
+            ("192.0.2.1:1080", "127.0.0.1:1080", false),
+            ("[::]:1080", "127.0.0.1:1080", false),
+            ("0.0.0.0:0", "127.0.0.1:0", false),
+        ] {
+            assert_eq!(at(one).meets(at(other)), expected, "{one} {other}");
         }
     }
 

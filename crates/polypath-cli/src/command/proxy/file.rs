@@ -125,7 +125,10 @@ struct TimeoutsText {
 /// What the file and the options say, understood.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
+    /// Those of the file first.
     pub(super) entrances: Vec<EntrancePlan>,
+    /// The file, and how many entrances it has.
+    file: Option<(String, usize)>,
     pub(super) users: Option<Arc<UserList>>,
     pub(super) is_open: bool,
     pub(super) via: Option<Arc<Upstream>>,
@@ -143,6 +146,7 @@ impl Default for Plan {
         let timeouts = Timeouts::default();
         Self {
             entrances: Vec::new(),
+            file: None,
             users: None,
             is_open: false,
             via: None,
@@ -184,11 +188,7 @@ impl Plan {
                 "nobody could enter: expected --socks, --http, --forward, --convert or --transparent, or a file with [[entrances]]".into(),
             ));
         }
-        let mut places: Vec<_> = self.entrances.iter().map(|entrance| entrance.listen).collect();
-        places.sort();
-        if let Some(pair) = places.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Failure::Input(format!("{} is listened at twice: expected each once", pair[0].0)));
-        }
+        self.check_places()?;
         let is_bound = |entrance: &&EntrancePlan| {
             let has_users = self.users.is_some() && entrance.protocol.has_users();
             entrance.listen.0.ip().to_canonical().is_loopback()
@@ -203,6 +203,33 @@ impl Plan {
                 open.listen.0
             ))),
             _ => Ok(()),
+        }
+    }
+}
+
+impl Plan {
+    /// Whether each entrance can have the place where it is to listen.
+    fn check_places(&self) -> Result<(), Failure> {
+        for (number, entrance) in self.entrances.iter().enumerate() {
+            let mut others = self.entrances[..number].iter();
+            if let Some(other) = others.position(|other| other.listen.meets(entrance.listen)) {
+                return Err(Failure::Input(format!(
+                    "{}: {} can't be listened at beside {}, which {} has: expected another port or address",
+                    self.place(number),
+                    entrance.listen.0,
+                    self.entrances[other].listen.0,
+                    self.place(other)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where somebody wrote where it listens.
+    fn place(&self, number: usize) -> String {
+        match &self.file {
+            Some((file, count)) if number < *count => format!("{file}, entrances[{number}].listen"),
+            _ => format!("--{}", self.entrances[number].protocol.name()),
         }
     }
 }
@@ -240,6 +267,7 @@ impl File {
                 .map_err(|(field, error)| at(&format!("entrances[{number}].{field}"), &error))?;
             plan.entrances.push(planned);
         }
+        plan.file = Some((path.display().to_string(), plan.entrances.len()));
         for (number, rule) in self.rules.iter().enumerate() {
             let planned =
                 rule.plan().map_err(|(field, error)| at(&format!("rules[{number}].{field}"), &error))?;
@@ -447,7 +475,14 @@ mod tests {
         for (text, expected) in [
             ("", "nobody could enter"),
             ("[[entrances]]\nprotocol = \"sock\"\nlisten = \"1080\"\n", "proxy.toml:2"),
-            ("[[entrances]]\nprotocol = \"socks\"\nlisten = \"x\"\n", "entrances[0].listen: expected a port"),
+            (
+                "[[entrances]]\nprotocol = \"socks\"\nlisten = \"x\"\n",
+                "entrances[0].listen: x: expected a port",
+            ),
+            (
+                "[[entrances]]\nprotocol = \"socks\"\nlisten = \"80999\"\n",
+                "entrances[0].listen: 80999: no port has this number",
+            ),
             (
                 "[[entrances]]\nprotocol = \"forward\"\nlisten = \"1080\"\n",
                 "entrances[0].to: expected where it leads",
@@ -461,7 +496,14 @@ mod tests {
                  [[rules]]\nverdict = \"deny\"\nclients = [\"192.0.2.5\"]\n",
                 "everybody who reaches 0.0.0.0:1080",
             ),
-            (&format!("{entrance}{entrance}"), "listened at twice"),
+            (
+                &format!("{entrance}{entrance}"),
+                "proxy.toml, entrances[1].listen: 127.0.0.1:1080 can't be listened at beside 127.0.0.1:1080, which proxy.toml, entrances[0].listen has",
+            ),
+            (
+                &format!("{entrance}{}", entrance.replace("1080", "0.0.0.0:1080")),
+                "entrances[1].listen: 0.0.0.0:1080 can't be listened at beside 127.0.0.1:1080",
+            ),
             (&format!("{entrance}ports = [\"80\"]\n"), "entrances[0].ports: only the protocol transparent"),
             (
                 &format!("{transparent}listen = \"0.0.0.0:8877\"\n"),
