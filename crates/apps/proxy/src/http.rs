@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::Scheme;
 use http::{Method, StatusCode, Uri, Version};
@@ -198,6 +199,23 @@ pub fn status_of(failure: ConnectFailure) -> StatusCode {
         | ConnectFailure::HostUnreachable
         | ConnectFailure::Upstream(_) => StatusCode::BAD_GATEWAY,
     }
+}
+
+/// Whether a request is there to its last field. An answer before that could be lost: what lies unread when a socket is closed resets it.
+#[must_use]
+pub fn has_all_fields(input: &[u8]) -> bool {
+    input.windows(4).any(|bytes| bytes == b"\r\n\r\n")
+}
+
+/// An answer to whatever is asked, after which the connection is closed (RFC 9112 §9.6).
+#[must_use]
+pub fn last_answer(failure: ConnectFailure) -> Bytes {
+    let (status, line) = (status_of(failure), format!("{failure}\n"));
+    let text = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{line}",
+        line.len()
+    );
+    text.into()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ mod totals;
 
 pub use exposition::Format;
 pub use links::LinkSample;
-pub use proxies::{LimitSample, ProxySample};
+pub use proxies::{LimitSample, MemorySample, ProxySample};
 pub use registry::{expose, metric_names};
 pub use sample::{Counted, PathNow, PathSample, StackSample};
 pub use totals::Totals;

@@ -27,8 +27,19 @@ pub struct ProxySample {
     pub up_bytes: u64,
     /// What it carried to clients since its start.
     pub down_bytes: u64,
+    /// Memory of its process, if that is limited.
+    pub memory: Option<MemorySample>,
     /// Limits by their names.
     pub limits: BTreeMap<String, LimitSample>,
+}
+
+/// Memory of a proxy's process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemorySample {
+    /// What it has.
+    pub bytes: u64,
+    /// While it has more than this, no client comes in.
+    pub limit_bytes: u64,
 }
 
 /// A limit of a proxy.
@@ -70,6 +81,7 @@ impl ProxyCounts {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProxyNow {
     pub(crate) sessions: BTreeMap<String, u64>,
+    pub(crate) memory: Option<MemorySample>,
     pub(crate) limits: BTreeMap<String, LimitSample>,
 }
 
@@ -126,6 +138,7 @@ impl Proxies {
             source: sample.source,
             up_bytes: sample.up_bytes,
             down_bytes: sample.down_bytes,
+            memory: sample.memory,
             ..kept
         }
     }
@@ -145,6 +158,11 @@ impl Proxies {
             for (protocol, count) in &sample.sessions {
                 let sum = now.sessions.entry(protocol.clone()).or_default();
                 *sum = sum.saturating_add(*count);
+            }
+            if let Some(memory) = sample.memory {
+                let sum = now.memory.get_or_insert_default();
+                sum.bytes = sum.bytes.saturating_add(memory.bytes);
+                sum.limit_bytes = sum.limit_bytes.saturating_add(memory.limit_bytes);
             }
             for (limit, state) in &sample.limits {
                 add_limit(now.limits.entry(limit.clone()).or_default(), state);
@@ -180,6 +198,7 @@ mod tests {
             ended: [(("socks".into(), "complete".into()), up_bytes / 10)].into(),
             up_bytes,
             down_bytes: 5,
+            memory: Some(MemorySample { bytes: 10, limit_bytes: 100 }),
             limits: [("guests".into(), LimitSample { flows: 4, waiting_flows: 1 })].into(),
         }
     }
@@ -191,6 +210,7 @@ mod tests {
         proxies.update(vec![proxy("a", 100), proxy("b", 20)], &[]);
         assert_eq!(up(&proxies), 120);
         assert_eq!(proxies.now()["proxy"].limits["guests"], LimitSample { flows: 8, waiting_flows: 2 });
+        assert_eq!(proxies.now()["proxy"].memory, Some(MemorySample { bytes: 20, limit_bytes: 200 }));
         // One is silent; one was started anew.
         proxies.update(vec![proxy("b", 10)], &["a".into()]);
         assert_eq!((up(&proxies), proxies.now()["proxy"].sessions["socks"]), (130, 4));
@@ -212,6 +232,7 @@ mod tests {
                 ended: [((word("p"), word("e")), u64::MAX)].into(),
                 up_bytes: u64::MAX,
                 down_bytes: u64::MAX,
+                memory: Some(MemorySample { bytes: u64::MAX, limit_bytes: u64::MAX }),
                 limits: [(word("l"), LimitSample { flows: u64::MAX, waiting_flows: u64::MAX })].into(),
             }
         });

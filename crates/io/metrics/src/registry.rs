@@ -2,7 +2,7 @@
 
 use crate::exposition::{Exposition, Format, Kind, Metric};
 use crate::links::LinkSample;
-use crate::proxies::LimitSample;
+use crate::proxies::{LimitSample, MemorySample};
 use crate::sample::{Counted, PathNow};
 use crate::totals::{PathKey, Totals};
 
@@ -93,6 +93,13 @@ const PROXY_CARRIED: Metric = counter(
     Some("bytes"),
     "Payload that a proxy carried up to servers and down to clients.",
 );
+const PROXY_MEMORY: Metric =
+    gauge("polypath_proxy_memory_bytes", Some("bytes"), "Memory of a proxy's process, where it has a limit.");
+const PROXY_MEMORY_LIMIT: Metric = gauge(
+    "polypath_proxy_memory_limit_bytes",
+    Some("bytes"),
+    "What a proxy's process may have of memory before no further client comes in.",
+);
 const PROXY_LIMIT_FLOWS: Metric =
     gauge("polypath_proxy_limit_flows", None, "Directions of connections that a limit of a proxy is of.");
 const PROXY_LIMIT_WAITING: Metric = gauge(
@@ -104,7 +111,15 @@ const PROXY_LIMIT_WAITING: Metric = gauge(
 /// The name of every metric.
 pub fn metric_names() -> impl Iterator<Item = &'static str> {
     let single = [BUILD, STACKS, CONNECTIONS, FALLBACKS, MIB, LINK_RECEIVED, LINK_DELIVERED, LINK_DROPPED];
-    let of_proxies = [PROXY_SESSIONS, PROXY_ENDED, PROXY_CARRIED, PROXY_LIMIT_FLOWS, PROXY_LIMIT_WAITING];
+    let of_proxies = [
+        PROXY_SESSIONS,
+        PROXY_ENDED,
+        PROXY_CARRIED,
+        PROXY_MEMORY,
+        PROXY_MEMORY_LIMIT,
+        PROXY_LIMIT_FLOWS,
+        PROXY_LIMIT_WAITING,
+    ];
     let of_path = COUNTED.map(|(metric, _)| metric).into_iter().chain(NOW.map(|(metric, _)| metric));
     single.into_iter().chain(of_proxies).chain(of_path).map(|metric| metric.name)
 }
@@ -166,6 +181,12 @@ fn add_proxies(text: &mut Exposition, totals: &Totals) {
             .map(|(direction, bytes)| (vec![proxy(name), ("direction", direction.to_string())], bytes))
     });
     text.add(&PROXY_CARRIED, carried);
+    let memory: [Of<MemorySample, u64>; 2] =
+        [(PROXY_MEMORY, |memory| memory.bytes), (PROXY_MEMORY_LIMIT, |memory| memory.limit_bytes)];
+    for (metric, of) in memory {
+        let states = now.iter().filter_map(|(name, now)| Some((vec![proxy(name)], of(now.memory.as_ref()?))));
+        text.add(&metric, states);
+    }
     let limits: [Of<LimitSample, u64>; 2] =
         [(PROXY_LIMIT_FLOWS, |limit| limit.flows), (PROXY_LIMIT_WAITING, |limit| limit.waiting_flows)];
     for (metric, of) in limits {
@@ -195,7 +216,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::{PathSample, ProxySample, StackSample};
+    use crate::{MemorySample, PathSample, ProxySample, StackSample};
 
     fn totals() -> Totals {
         let now = PathNow {
@@ -222,6 +243,7 @@ mod tests {
             ended: [(("http".into(), "complete".into()), 4)].into(),
             up_bytes: 5,
             down_bytes: 6,
+            memory: Some(MemorySample { bytes: 7, limit_bytes: 8 }),
             limits: [("guests".into(), LimitSample { flows: 2, waiting_flows: 1 })].into(),
         };
         totals.update_proxies(vec![proxy], &[]);
@@ -245,6 +267,8 @@ mod tests {
             "sessions_ended_total{proxy=\"a\",protocol=\"http\",ending=\"complete\"} 4",
             "carried_bytes_total{proxy=\"a\",direction=\"down\"} 6",
             "limit_waiting_flows{proxy=\"a\",limit=\"guests\"} 1",
+            "memory_bytes{proxy=\"a\"} 7",
+            "memory_limit_bytes{proxy=\"a\"} 8",
         ] {
             assert!(text.contains(&format!("\npolypath_proxy_{line}\n")), "{line}: {text}");
         }

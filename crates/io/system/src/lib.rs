@@ -9,6 +9,7 @@ pub mod console;
 mod cpu_time;
 mod detached;
 mod in_context;
+pub mod memory;
 mod namespace;
 #[cfg(feature = "netlink")]
 mod netlink;

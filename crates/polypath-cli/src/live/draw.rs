@@ -231,8 +231,7 @@ fn proxy_lines(proxy: &Proxy, columns: Columns) -> Vec<Line<'static>> {
         Line::styled(cut(&proxy.heading(), columns.width()), strong),
         total_line("  total", rates, &proxy.history, columns, Style::new()),
     ];
-    let limits = proxy.limits.iter();
-    lines.extend(limits.map(|limit| Line::raw(cut(&format!("  {}", limit.line), columns.width()))));
+    lines.extend(proxy.limit_lines().map(|line| Line::raw(cut(&format!("  {line}"), columns.width()))));
     lines
 }
 

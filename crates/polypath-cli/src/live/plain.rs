@@ -31,7 +31,7 @@ pub(crate) fn table(report: &Report) -> String {
     for proxy in &report.proxies {
         let (down, up) = (rate(proxy.down_bps), rate(proxy.up_bps));
         let _ = write!(text, "\n{}\n  {:<width$} {:<7} {down:>11} {up:>11}", proxy.heading(), "total", "");
-        proxy.limits.iter().for_each(|limit| _ = write!(text, "\n  {}", limit.line));
+        proxy.limit_lines().for_each(|line| _ = write!(text, "\n  {line}"));
         for client in &proxy.clients {
             let _ = write!(text, "\n{}", client.heading());
             for path in &client.paths {

@@ -16,6 +16,8 @@ pub(crate) struct ProxySample {
     pub(crate) pid: u32,
     /// What it carried since its start, by those that have left, too.
     pub(crate) carried: Carried,
+    /// What it has of memory, as it is shown, if that is limited.
+    pub(crate) memory: Option<String>,
     pub(crate) limits: Vec<LimitNow>,
     pub(crate) clients: Vec<ClientSample>,
 }
@@ -96,6 +98,8 @@ pub(crate) struct Proxy {
     pub(crate) pid: u32,
     pub(crate) down_bps: f64,
     pub(crate) up_bps: f64,
+    #[serde(skip)]
+    memory: Option<String>,
     pub(crate) limits: Vec<LimitNow>,
     pub(crate) clients: Vec<Client>,
     /// Both directions together, the latest last.
@@ -151,6 +155,13 @@ impl Proxy {
     pub(crate) fn heading(&self) -> String {
         let count = self.clients.len();
         format!("proxy {}[{}]  {count} client{}", self.name, self.pid, if count == 1 { "" } else { "s" })
+    }
+}
+
+impl Proxy {
+    /// Its limits, a line each.
+    pub(crate) fn limit_lines(&self) -> impl Iterator<Item = &String> {
+        self.memory.iter().chain(self.limits.iter().map(|limit| &limit.line))
     }
 }
 
@@ -253,6 +264,7 @@ fn follow(before: Option<Known>, sample: &ProxySample, since: Since) -> Known {
         pid: sample.pid,
         down_bps,
         up_bps,
+        memory: sample.memory.clone(),
         limits: sample.limits.clone(),
         clients: shown,
         history,

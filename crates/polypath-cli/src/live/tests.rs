@@ -239,6 +239,7 @@ fn proxy(pid: u32, down_bytes: u64) -> ProxySample {
         name: "gateway".into(),
         pid,
         carried: Carried { up_bytes: 0, down_bytes: 1_000_000 + 2 * down_bytes },
+        memory: None,
         limits: vec![LimitNow { name: "guests".into(), line: line.into(), ..LimitNow::default() }],
         clients: vec![client(1, "a.example:443", Vec::new()), client(2, "b.example:443", paths)],
     }

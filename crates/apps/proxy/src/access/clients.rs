@@ -18,8 +18,6 @@ pub struct Allowance {
     pub new_per_second: u32,
     /// New connections at once, after a while without any.
     pub burst: u32,
-    /// Octets that its connections hold here.
-    pub memory: u64,
 }
 
 /// How much clients may have.
@@ -31,6 +29,8 @@ pub struct ClientLimits {
     pub all: Allowance,
     /// Of how many clients it is known what they have. Who has nothing is forgotten for another; where all have something, no other comes in.
     pub clients: usize,
+    /// Octets of memory of the process. As long as it has more, nobody else comes in.
+    pub memory: Option<u64>,
 }
 
 /// Whose limit is reached.
@@ -60,9 +60,9 @@ pub enum Overload {
     /// Connections in a short time.
     #[error("{0} opened connections faster than may be")]
     Pace(Whose),
-    /// Octets that connections hold.
-    #[error("{0} as much memory as may be")]
-    Memory(Whose),
+    /// Octets that the process has.
+    #[error("the proxy has as much memory as it may have")]
+    Memory,
     /// Clients that have something.
     #[error("as many clients are here as may be")]
     Clients,
@@ -71,6 +71,26 @@ pub enum Overload {
 impl From<Overload> for ConnectFailure {
     fn from(_: Overload) -> Self {
         Self::Overloaded
+    }
+}
+
+/// How old a measurement of memory may be.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// Memory of the process, where that is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Octets that it has, as they were measured last.
+    pub octets: u64,
+    /// Octets that it may have.
+    pub most: u64,
+}
+
+impl Memory {
+    /// Whether nobody comes in.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.octets > self.most
     }
 }
 
@@ -94,7 +114,6 @@ impl Pace {
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     connections: u32,
-    memory: u64,
     pace: Pace,
 }
 
@@ -104,14 +123,7 @@ impl Account {
             return Err(Overload::Connections(whose));
         }
         let pace = self.pace.after_one(now, allowance).ok_or(Overload::Pace(whose))?;
-        Ok(Self { connections: self.connections + 1, pace, ..self })
-    }
-
-    fn after_memory(self, whose: Whose, bytes: u64, allowance: &Allowance) -> Result<Self, Overload> {
-        match self.memory.checked_add(bytes) {
-            Some(memory) if memory <= allowance.memory => Ok(Self { memory, ..self }),
-            _ => Err(Overload::Memory(whose)),
-        }
+        Ok(Self { connections: self.connections + 1, pace })
     }
 }
 
@@ -122,10 +134,19 @@ struct Book {
     clients: BTreeMap<ClientKey, (Account, Instant)>,
     /// Who has no connection, by when each came last.
     idle: BTreeSet<(Instant, ClientKey)>,
+    /// Octets that the process had, and when.
+    measured: Option<(u64, Instant)>,
 }
 
 impl Book {
+    fn memory(&self) -> Option<Memory> {
+        Some(Memory { octets: self.measured?.0, most: self.limits.memory? })
+    }
+
     fn admit(&mut self, now: Instant, key: ClientKey) -> Result<(), Overload> {
+        if self.memory().is_some_and(|memory| memory.is_full()) {
+            return Err(Overload::Memory);
+        }
         let known = self.clients.get(&key).copied();
         let (account, last) = known.unwrap_or_default();
         let account = account.after_one(Whose::Client, now, &self.limits.each)?;
@@ -148,21 +169,6 @@ impl Book {
         Ok(())
     }
 
-    fn take_memory(&mut self, key: ClientKey, bytes: u64) -> Result<(), Overload> {
-        let Some((account, _)) = self.clients.get_mut(&key) else { return Ok(()) };
-        let taken = account.after_memory(Whose::Client, bytes, &self.limits.each)?;
-        self.all = self.all.after_memory(Whose::All, bytes, &self.limits.all)?;
-        *account = taken;
-        Ok(())
-    }
-
-    fn give_back(&mut self, key: ClientKey, bytes: u64) {
-        if let Some((account, _)) = self.clients.get_mut(&key) {
-            account.memory -= bytes;
-            self.all.memory -= bytes;
-        }
-    }
-
     fn release(&mut self, key: ClientKey) {
         if let Some((account, last)) = self.clients.get_mut(&key) {
             account.connections -= 1;
@@ -182,7 +188,8 @@ impl Clients {
     /// Nobody has anything yet.
     #[must_use]
     pub fn new(limits: ClientLimits) -> Self {
-        let book = Book { limits, all: Account::default(), clients: BTreeMap::new(), idle: BTreeSet::new() };
+        let (all, clients, idle) = (Account::default(), BTreeMap::new(), BTreeSet::new());
+        let book = Book { limits, all, clients, idle, measured: None };
         Self(Arc::new(Mutex::new(book)))
     }
 
@@ -195,19 +202,31 @@ impl Clients {
     pub fn admit(&self, now: Instant, address: IpAddr) -> Result<Admission, Overload> {
         let key = address.into();
         self.book().admit(now, key)?;
-        Ok(Admission { clients: self.clone(), key, memory: 0 })
+        Ok(Admission { clients: self.clone(), key })
+    }
+
+    /// Whether somebody has to say how much memory the process has, before a client is admitted: that is limited, and was not said just now.
+    #[must_use]
+    pub fn wants_memory(&self, now: Instant) -> bool {
+        let book = self.book();
+        book.limits.memory.is_some() && book.measured.is_none_or(|(_, at)| now.since(at) >= FRESH)
+    }
+
+    /// The process has so many octets of memory now.
+    pub fn set_memory(&self, now: Instant, octets: u64) {
+        self.book().measured = Some((octets, now));
+    }
+
+    /// How much memory the process has, and may have, if that is limited and was ever said.
+    #[must_use]
+    pub fn memory(&self) -> Option<Memory> {
+        self.book().memory()
     }
 
     /// How many connections there are.
     #[must_use]
     pub fn connections(&self) -> u32 {
         self.book().all.connections
-    }
-
-    /// How many octets they hold.
-    #[must_use]
-    pub fn memory(&self) -> u64 {
-        self.book().all.memory
     }
 
     /// Whoever panicked with it left it whole: what changes it can't panic half way.
@@ -221,30 +240,11 @@ impl Clients {
 pub struct Admission {
     clients: Clients,
     key: ClientKey,
-    memory: u64,
-}
-
-impl Admission {
-    /// The connection holds this many octets more.
-    pub fn take_memory(&mut self, bytes: u64) -> Result<(), Overload> {
-        self.clients.book().take_memory(self.key, bytes)?;
-        self.memory += bytes;
-        Ok(())
-    }
-
-    /// The connection holds this many octets less.
-    pub fn give_back(&mut self, bytes: u64) {
-        let bytes = bytes.min(self.memory);
-        self.clients.book().give_back(self.key, bytes);
-        self.memory -= bytes;
-    }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        let mut book = self.clients.book();
-        book.give_back(self.key, self.memory);
-        book.release(self.key);
+        self.clients.book().release(self.key);
     }
 }
 
@@ -254,9 +254,8 @@ mod tests {
 
     use super::*;
 
-    const PLENTY: Allowance =
-        Allowance { connections: 1000, new_per_second: 1000, burst: 1000, memory: 1 << 20 };
-    const LIMITS: ClientLimits = ClientLimits { each: PLENTY, all: PLENTY, clients: 1000 };
+    const PLENTY: Allowance = Allowance { connections: 1000, new_per_second: 1000, burst: 1000 };
+    const LIMITS: ClientLimits = ClientLimits { each: PLENTY, all: PLENTY, clients: 1000, memory: None };
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -309,22 +308,24 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back_with_the_connection() {
-        let each = Allowance { memory: 100, ..PLENTY };
-        let all = Allowance { memory: 150, ..PLENTY };
-        let clients = Clients::new(ClientLimits { each, all, ..LIMITS });
-        let mut one = clients.admit(Instant::ZERO, ip("192.0.2.1")).unwrap();
-        let mut two = clients.admit(Instant::ZERO, ip("192.0.2.2")).unwrap();
-        one.take_memory(100).unwrap();
-        assert_eq!(one.take_memory(1), Err(Overload::Memory(Whose::Client)));
-        assert_eq!(two.take_memory(51), Err(Overload::Memory(Whose::All)));
-        assert_eq!(two.take_memory(u64::MAX), Err(Overload::Memory(Whose::Client)));
-        two.take_memory(50).unwrap();
-        one.give_back(60);
-        one.give_back(60);
-        assert_eq!(clients.memory(), 50);
-        drop(two);
-        assert_eq!(clients.memory(), 0);
+    fn nobody_comes_in_while_the_process_has_too_much_memory() {
+        let clients = Clients::new(ClientLimits { memory: Some(100), ..LIMITS });
+        let ms = Instant::from_millis;
+        let admit = |at| clients.admit(ms(at), ip("192.0.2.1"));
+        let _one = admit(0).expect("nobody has said how much there is");
+        assert!(clients.wants_memory(ms(0)) && clients.memory().is_none());
+        clients.set_memory(ms(0), 101);
+        assert!(!clients.wants_memory(ms(99)) && clients.wants_memory(ms(100)));
+        assert_eq!(admit(50).unwrap_err(), Overload::Memory);
+        assert_eq!(clients.connections(), 1, "those within stay");
+        clients.set_memory(ms(100), 100);
+        let _two = admit(100).unwrap();
+        assert_eq!(clients.memory(), Some(Memory { octets: 100, most: 100 }));
+        clients.set_limits(ClientLimits { memory: Some(99), ..LIMITS });
+        assert_eq!(admit(101).unwrap_err(), Overload::Memory);
+        clients.set_limits(LIMITS);
+        let _three = admit(102).unwrap();
+        assert!(!clients.wants_memory(ms(1000)) && clients.memory().is_none());
     }
 
     #[test]
@@ -344,24 +345,22 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_counted_is_what_there_is(
-            steps in prop::collection::vec((0u8..4, 0u8..6, 0u64..200), 0..200),
+            steps in prop::collection::vec((0u8..3, 0u8..6, 0u64..200), 0..200),
         ) {
-            let each = Allowance { connections: 3, memory: 300, new_per_second: 100, burst: 5 };
-            let all = Allowance { connections: 8, memory: 900, new_per_second: 1000, burst: 50 };
-            let clients = Clients::new(ClientLimits { each, all, clients: 4 });
+            let each = Allowance { connections: 3, new_per_second: 100, burst: 5 };
+            let all = Allowance { connections: 8, new_per_second: 1000, burst: 50 };
+            let clients = Clients::new(ClientLimits { each, all, clients: 4, memory: None });
             let mut open: Vec<(u8, Admission)> = Vec::new();
-            for (step, (what, who, amount)) in steps.into_iter().enumerate() {
+            for (step, (what, who, which)) in steps.into_iter().enumerate() {
                 let now = Instant::from_millis(step as u64 * 3);
                 match what {
                     0 | 1 => open.extend(clients.admit(now, IpAddr::from([192, 0, 2, who])).ok().map(|new| (who, new))),
-                    2 if !open.is_empty() => drop(open.swap_remove(amount as usize % open.len())),
-                    3 if amount < 100 => open.iter_mut().take(1).for_each(|(_, one)| one.give_back(amount)),
-                    _ => open.iter_mut().take(1).for_each(|(_, one)| _ = one.take_memory(amount)),
+                    _ if !open.is_empty() => drop(open.swap_remove(which as usize % open.len())),
+                    _ => {}
                 }
                 prop_assert_eq!(clients.connections() as usize, open.len());
-                prop_assert_eq!(clients.memory(), open.iter().map(|(_, one)| one.memory).sum::<u64>());
                 let book = clients.book();
-                prop_assert!(book.clients.len() <= 4 && open.len() <= 8 && book.all.memory <= 900);
+                prop_assert!(book.clients.len() <= 4 && open.len() <= 8);
                 let idle = book.clients.values().filter(|(account, _)| account.connections == 0).count();
                 prop_assert_eq!(book.idle.len(), idle);
                 for who in 0..6 {

@@ -12,8 +12,10 @@ use crate::failure::ConnectFailure;
 pub enum Outcome {
     /// Both sides ended in order.
     Complete,
-    /// Rules, limits or users of this proxy were against it.
+    /// Rules or users of this proxy were against it.
     Refused,
+    /// The client, or all together, had as much as they may have.
+    Overloaded,
     /// The server was not reached.
     NotReached,
     /// One side broke, was idle for too long, or the proxy ended first.
@@ -29,6 +31,7 @@ impl Outcome {
         match self {
             Self::Complete => "complete",
             Self::Refused => "refused",
+            Self::Overloaded => "overloaded",
             Self::NotReached => "not_reached",
             Self::Broken => "broken",
             Self::Unasked => "unasked",
@@ -40,10 +43,10 @@ impl From<&Ending> for Outcome {
     fn from(ending: &Ending) -> Self {
         match ending {
             Ending::Finished => Self::Complete,
-            Ending::NotReached(ConnectFailure::NotAllowed | ConnectFailure::Overloaded)
+            Ending::NotReached(ConnectFailure::NotAllowed)
             | Ending::Refused(_)
-            | Ending::NoProxyHeader(_)
-            | Ending::Overloaded(_) => Self::Refused,
+            | Ending::NoProxyHeader(_) => Self::Refused,
+            Ending::NotReached(ConnectFailure::Overloaded) | Ending::Overloaded(_) => Self::Overloaded,
             Ending::NotReached(_) => Self::NotReached,
             Ending::Unasked => Self::Unasked,
             Ending::ClientBroke(_) | Ending::ServerBroke(_) | Ending::Idle | Ending::Stopped => Self::Broken,
@@ -90,6 +93,7 @@ mod tests {
             (Ending::Finished, "complete"),
             (Ending::NotReached(ConnectFailure::NotAllowed), "refused"),
             (Ending::NotReached(ConnectFailure::Refused), "not_reached"),
+            (Ending::Overloaded(crate::access::Overload::Memory), "overloaded"),
             (Ending::ServerBroke("reset".into()), "broken"),
             (Ending::Stopped, "broken"),
             (Ending::Unasked, "unasked"),

@@ -4,20 +4,21 @@ use std::borrow::Borrow;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use polypath_stack::Engine;
 use polypath_stack::engine::{Listener, Stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-use super::clock::now;
+use super::clock::{cookie_period, now};
 use super::connect::{Connector, ServerSide};
 use super::counts::{Counts, Ended};
 use super::flow::Way;
+use super::full::MOST_TOLD;
 use super::http;
 use super::intercepted::destination;
 use super::lasting::Lasting;
@@ -29,8 +30,8 @@ use super::sessions::{Session, Sessions};
 use super::settings::{Entrance, EntranceKind, InterceptedBy, Settings, Surroundings};
 use super::udp;
 use super::within::{Inner, Known, Stop, Visitor, is_multipath, send_at_once};
-use crate::access::Clients;
-use crate::convert::{self, CookiePeriod};
+use crate::access::{Clients, Memory};
+use crate::convert;
 use crate::failure::{ConnectFailure, UpstreamFailure};
 use crate::negotiation::{Command, Negotiation, Refusal};
 use crate::proxy_protocol::ProxyHeader;
@@ -38,8 +39,6 @@ use crate::socks::Socks5;
 use crate::target::Target;
 use crate::throttle::{LimitState, Throttle};
 
-/// How long a cookie of a converter lasts, and once more.
-const COOKIE_PERIOD: Duration = Duration::from_secs(3600);
 /// What a client gets that comes by itself to where others are led.
 const ITSELF: Refusal =
     Refusal::Unsupported("it asked for the proxy itself, to which others' connections are led");
@@ -79,6 +78,8 @@ impl Proxy {
             owners: Owners::default(),
             lasting: Lasting::default(),
             own_places: OwnPlaces::default(),
+            fullness: Mutex::default(),
+            told_at_once: Semaphore::new(MOST_TOLD),
             log: Box::new(log),
             stop: watch::Sender::new(Stop::No),
         }))
@@ -112,6 +113,12 @@ impl Proxy {
 
     pub(super) fn surroundings(&self) -> Arc<dyn Surroundings> {
         self.0.settings().surroundings.clone()
+    }
+
+    /// How much memory this process has, and may have before nobody else comes in, if that is limited.
+    #[must_use]
+    pub fn memory(&self) -> Option<Memory> {
+        self.0.memory()
     }
 
     /// What holds for connections that come from now on.
@@ -196,11 +203,11 @@ impl Inner {
                 }
             }
         }
-        let admission = match self.clients.admit(now(), client.ip()) {
+        let admission = match self.admit(client.ip()) {
             Ok(admission) => admission,
+            // Boxed, as what comes below.
             Err(overload) => {
-                stream.abort();
-                return self.tell_of_nobody(&entrance, client, &Ending::Overloaded(overload));
+                return Box::pin(self.turn_away(stream, input, &entrance, client, overload)).await;
             }
         };
         let held = self.sessions.enter(entrance.protocol(), client, admission);
@@ -248,8 +255,8 @@ impl Inner {
                 Box::pin(self.negotiated(stream, input, negotiation, visit, known)).await
             }
             EntranceKind::Convert(config) => {
-                let period = CookiePeriod::of(Duration::from_nanos(now().as_nanos()), COOKIE_PERIOD);
-                let negotiation = convert::Server::new(config.clone(), visit.client.address.ip(), period);
+                let client = visit.client.address.ip();
+                let negotiation = convert::Server::new(config.clone(), client, cookie_period());
                 Box::pin(self.negotiated(stream, input, negotiation, visit, known)).await
             }
             // Its requests are answered one by one.

@@ -96,8 +96,8 @@ mod tests {
         let client = engine.connect(to, &options).await.expect("a connection");
         let server = engine.connect(to, &options).await.expect("a connection");
 
-        let most = Allowance { connections: 9, new_per_second: 9, burst: 9, memory: u64::MAX };
-        let clients = Clients::new(ClientLimits { each: most, all: most, clients: 9 });
+        let most = Allowance { connections: 9, new_per_second: 9, burst: 9 };
+        let clients = Clients::new(ClientLimits { each: most, all: most, clients: 9, memory: None });
         let sessions = Sessions::default();
         let enter = || {
             let admission = clients.admit(super::super::clock::now(), any.ip()).expect("room");

@@ -7,6 +7,8 @@ mod connect;
 mod counts;
 mod entrance;
 mod flow;
+mod full;
+mod fullness;
 mod gate;
 mod http;
 mod intercepted;

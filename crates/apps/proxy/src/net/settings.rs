@@ -39,6 +39,14 @@ impl Default for Timeouts {
 
 /// What limits ask of the system.
 pub trait Surroundings: Send + Sync {
+    /// Octets of memory that this process has, if that can be said. It is asked at most each 100 ms, and never where no limit is set.
+    fn memory(&self) -> Option<u64> {
+        None
+    }
+
+    /// Gives back to the system what this process has and does not use. It is asked at most each second, and only where there is too much.
+    fn give_memory_back(&self) {}
+
     /// What the interface is called that has this address.
     fn interface_of(&self, local: IpAddr) -> Option<Box<str>>;
 
@@ -81,15 +89,13 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let each =
-            Allowance { connections: 16_384, new_per_second: u32::MAX, burst: u32::MAX, memory: u64::MAX };
-        let all =
-            Allowance { connections: 65_536, new_per_second: u32::MAX, burst: u32::MAX, memory: u64::MAX };
+        let each = Allowance { connections: 16_384, new_per_second: u32::MAX, burst: u32::MAX };
+        let all = Allowance { connections: 65_536, ..each };
         Self {
             timeouts: Timeouts::default(),
             rules: Rules::new(Vec::new(), Verdict::Allow),
             users: None,
-            limits: ClientLimits { each, all, clients: 65_536 },
+            limits: ClientLimits { each, all, clients: 65_536, memory: None },
             via: None,
             surroundings: Arc::new(Nowhere),
         }

@@ -1,6 +1,7 @@
 //! Clients, the proxy and servers on the loopback interface, by plain TCP.
 
 mod faults;
+mod full;
 mod limits;
 mod via;
 

@@ -3,17 +3,18 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 use polypath_mptcp::ConnectionOption;
 use polypath_stack::engine::Stream;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::connect::{Connector, ServerSide};
 use super::counts::Ended;
 use super::flow::Flow;
+use super::fullness::Fullness;
 use super::gate::{Gate, Gates};
 use super::lasting::Lasting;
 use super::own_places::OwnPlaces;
@@ -39,6 +40,9 @@ pub(super) struct Inner {
     pub(super) lasting: Lasting,
     pub(super) own_places: OwnPlaces,
     pub(super) clients: Clients,
+    pub(super) fullness: Mutex<Fullness>,
+    /// Places for those who are told that they can't come in.
+    pub(super) told_at_once: Semaphore,
     pub(super) log: Box<dyn Fn(&SessionEnd<'_>) + Send + Sync>,
     pub(super) stop: watch::Sender<Stop>,
 }

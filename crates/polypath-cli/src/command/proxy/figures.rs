@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polypath_metrics::{LimitSample, ProxySample};
+use polypath_metrics::{LimitSample, MemorySample, ProxySample};
 use polypath_proxy::net::Proxy;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,7 @@ pub(in crate::command) struct Figures {
     ended: Vec<EndedFigures>,
     to_server_bytes: u64,
     to_client_bytes: u64,
+    memory: Option<MemoryFigures>,
     limits: BTreeMap<String, LimitFigures>,
 }
 
@@ -22,6 +23,12 @@ struct EndedFigures {
     protocol: String,
     ending: String,
     count: u64,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct MemoryFigures {
+    bytes: u64,
+    limit_bytes: u64,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -53,6 +60,9 @@ impl Figures {
             ended: ended.collect(),
             to_server_bytes: counts.carried.to_server_bytes,
             to_client_bytes: counts.carried.to_client_bytes,
+            memory: proxy
+                .memory()
+                .map(|memory| MemoryFigures { bytes: memory.octets, limit_bytes: memory.most }),
             limits: limits.chain(of_paths).collect(),
         }
     }
@@ -68,6 +78,9 @@ impl Figures {
             ended: ended.collect(),
             up_bytes: self.to_server_bytes,
             down_bytes: self.to_client_bytes,
+            memory: self
+                .memory
+                .map(|MemoryFigures { bytes, limit_bytes }| MemorySample { bytes, limit_bytes }),
             limits: self.limits.into_iter().map(|(name, figures)| (name, limit(figures))).collect(),
         }
     }

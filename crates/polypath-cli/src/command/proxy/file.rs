@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polypath_config::Source;
-use polypath_config::quantity::parse_span;
-use polypath_proxy::access::{Allowance, ClientLimits, Rule, Rules, UserList, Verdict};
+use polypath_config::quantity::{Size, parse_span, read};
+use polypath_proxy::access::{ClientLimits, Rule, Rules, UserList, Verdict};
 use polypath_proxy::net::{InvalidUpstream, Settings, Timeouts, Upstream};
 use polypath_system::process::descriptor_limit;
 use schemars::JsonSchema;
@@ -105,6 +105,8 @@ struct Limits {
     connections_per_client: Option<u32>,
     /// New connections of one client in a second, in the long run.
     new_per_second_per_client: Option<u32>,
+    /// Memory of the process, such as `500MB`. While it has more, no further client comes in.
+    memory: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -284,7 +286,8 @@ impl File {
         }
         plan.is_open = self.access.open;
         plan.default = self.access.default.into();
-        self.limits.change(&mut plan.limits.each, &mut plan.limits.all);
+        let changed = self.limits.change(&mut plan.limits);
+        changed.map_err(|(field, error)| at(&format!("limits.{field}"), &error))?;
         self.timeouts.change(&mut plan).map_err(|(field, error)| at(&format!("timeouts.{field}"), &error))?;
         for (number, throttle) in self.throttle.iter().enumerate() {
             let place = |field: &str| format!("throttle[{number}].{field}");
@@ -313,7 +316,8 @@ impl RuleText {
 }
 
 impl Limits {
-    fn change(&self, each: &mut Allowance, all: &mut Allowance) {
+    fn change(&self, limits: &mut ClientLimits) -> Result<(), Wrong> {
+        let ClientLimits { each, all, .. } = limits;
         if let Some(connections) = self.connections {
             all.connections = connections;
         }
@@ -324,6 +328,9 @@ impl Limits {
             each.new_per_second = new;
             each.burst = new.saturating_mul(2);
         }
+        let memory = self.memory.as_deref().map(read).transpose().map_err(|error| ("memory", error))?;
+        limits.memory = memory.map(|Size(octets)| octets);
+        Ok(())
     }
 }
 
@@ -389,6 +396,7 @@ mod tests {
             ports = ["443", "8000-8080"]
             [limits]
             connections-per-client = 10
+            memory = "500MB"
             [servers]
             via = "convert://converter.example:5000"
             [timeouts]
@@ -403,7 +411,7 @@ mod tests {
         let plan = plan.expect("a plan");
         assert_eq!(plan.entrances.len(), 2);
         assert_eq!((plan.timeouts.idle, plan.drain), (None, Duration::from_secs(5)));
-        assert_eq!(plan.limits.each.connections, 10);
+        assert_eq!((plan.limits.each.connections, plan.limits.memory), (10, Some(500_000_000)));
         assert_eq!(plan.rules[0].ports.len(), 2);
         assert_eq!(plan.throttle.len(), 1);
         let via = plan.via.map(|via| via.to_string());
@@ -528,6 +536,7 @@ mod tests {
             ),
             (&format!("{entrance}[servers]\nvia = \"ftp://a:1\"\n"), "servers.via: no proxy on the way"),
             (&format!("{entrance}[timeouts]\nasking = \"5\"\n"), "timeouts.asking"),
+            (&format!("{entrance}[limits]\nmemory = \"5\"\n"), "limits.memory: \"5\" has no unit"),
         ] {
             let error = plan(text).expect_err("a mistake");
             assert!(error.contains(expected) && !error.contains('\n'), "{error}");

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use polypath_proxy::access::Memory;
 use polypath_proxy::net::{Proxy, SessionState};
 use polypath_proxy::throttle::Selector;
 use polypath_stack::engine::StreamInfo;
@@ -26,9 +27,24 @@ pub(in crate::command) struct ProxyReport {
     to_server_bytes: u64,
     #[serde(default)]
     to_client_bytes: u64,
+    /// Memory of the process, if that is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memory: Option<MemoryReport>,
     pub(super) listeners: Vec<ListenerReport>,
     pub(super) limits: Vec<LimitReport>,
     pub(super) connections: Vec<ConnectionReport>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(super) struct MemoryReport {
+    bytes: u64,
+    limit_bytes: u64,
+}
+
+impl From<Memory> for MemoryReport {
+    fn from(Memory { octets, most }: Memory) -> Self {
+        Self { bytes: octets, limit_bytes: most }
+    }
 }
 
 /// Where clients enter.
@@ -158,6 +174,7 @@ impl ProxyReport {
             pid: std::process::id(),
             to_server_bytes: carried.to_server_bytes,
             to_client_bytes: carried.to_client_bytes,
+            memory: proxy.memory().map(Into::into),
             listeners,
             limits: limit_reports(proxy, limits),
             connections: sessions.iter().map(|state| connection(state, names, &of_paths)).collect(),
@@ -166,6 +183,13 @@ impl ProxyReport {
 }
 
 impl ProxyReport {
+    /// Of memory, for people.
+    pub(super) fn memory_line(&self) -> Option<String> {
+        let MemoryReport { bytes, limit_bytes } = self.memory?;
+        let is_full = if bytes > limit_bytes { ": no client comes in" } else { "" };
+        Some(format!("memory: {} of {}{is_full}", amount(bytes), amount(limit_bytes)))
+    }
+
     /// For the live view, with names that do nothing to a terminal: another user's proxy chose them.
     pub(in crate::command) fn sample(&self, socket: String) -> ProxySample {
         ProxySample {
@@ -173,6 +197,7 @@ impl ProxyReport {
             name: harmless(&self.name),
             pid: self.pid,
             carried: Carried { up_bytes: self.to_server_bytes, down_bytes: self.to_client_bytes },
+            memory: self.memory_line(),
             limits: self.limits.iter().map(LimitReport::sample).collect(),
             clients: self.connections.iter().map(ConnectionReport::sample).collect(),
         }

@@ -16,6 +16,7 @@ use super::super::engine::Task;
 use super::super::metrics::OwnProxy;
 use super::super::request_log::Log;
 use super::super::uplink_names::UplinkNames;
+use super::super::words::amount;
 use super::super::{Failure, complain, print_line};
 use super::answering::{Answering, Asked, Offered, offer};
 use super::arguments::{Accept, RunArguments};
@@ -107,6 +108,7 @@ pub(super) async fn run(
     for line in running.open(&plan).await? {
         tell(arguments, &line)?;
     }
+    running.too_little_memory().iter().for_each(|line| complain(line));
     // Before anybody is let in: nothing waited since.
     if let Some(successor) = &given.successor {
         successor.succeed()?;
@@ -226,7 +228,18 @@ impl Running {
         let mut changes = self.open(&plan).await?;
         self.proxy.set_settings(Settings { surroundings: self.machine.clone(), ..plan.settings() });
         changes.extend(self.limits.follow_file(&self.proxy, &plan.throttle));
+        changes.extend(self.too_little_memory());
         Ok((plan, changes))
+    }
+
+    /// What to say of a limit of memory that lets nobody in.
+    fn too_little_memory(&self) -> Option<String> {
+        let memory = self.proxy.memory().filter(|memory| memory.is_full())?;
+        Some(format!(
+            "limits.memory: no client comes in now: the process has {} of memory, and may have {}",
+            amount(memory.octets),
+            amount(memory.most)
+        ))
     }
 }
 

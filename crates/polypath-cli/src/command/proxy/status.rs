@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::control_socket::Sockets;
 use super::super::words::amount;
 use super::super::{Failure, complain, harmless, print_json, print_line};
-use super::report::{ProxyReport, SideReport};
+use super::report::{LimitReport, ProxyReport, SideReport};
 use super::throttle::ThrottleText;
 
 /// Those of proxies.
@@ -93,9 +93,8 @@ fn words(report: &ProxyReport) -> String {
             harmless(&intercepted)
         );
     }
-    for state in &report.limits {
-        let _ = writeln!(text, "  {}", state.line());
-    }
+    let limits = report.memory_line().into_iter().chain(report.limits.iter().map(LimitReport::line));
+    limits.for_each(|line| _ = writeln!(text, "  {line}"));
     for connection in &report.connections {
         let _ = write!(text, "\n  {} {}", connection.protocol, connection.client);
         if let Some(user) = &connection.user {

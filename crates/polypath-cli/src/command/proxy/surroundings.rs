@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chrono::{Local, Timelike};
 use polypath_proxy::net::Surroundings;
 use polypath_proxy::throttle::MinuteOfDay;
+use polypath_system::memory;
 
 use super::super::uplink_names::UplinkNames;
 
@@ -14,6 +15,14 @@ use super::super::uplink_names::UplinkNames;
 pub(super) struct Machine(pub(super) Arc<UplinkNames>);
 
 impl Surroundings for Machine {
+    fn memory(&self) -> Option<u64> {
+        memory::resident_bytes()
+    }
+
+    fn give_memory_back(&self) {
+        memory::give_back();
+    }
+
     fn interface_of(&self, local: IpAddr) -> Option<Box<str>> {
         self.0.name_of(local).map(Into::into)
     }
