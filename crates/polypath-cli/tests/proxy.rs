@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -33,6 +34,7 @@ impl Drop for Fixture {
 fn command(folder: &PathBuf) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
     command.arg("proxy").env("POLYPATH_RUNTIME_DIR", folder).current_dir(folder);
+    command.env("POLYPATH_STATE_DIR", folder.join("state"));
     command
 }
 
@@ -255,6 +257,59 @@ fn several_threads_serve_connections() {
     });
     let said = proxy.refused(&["--threads", "2", "--engine", "udp", "--socks", "0"]);
     assert!(said.contains("--threads: expected --engine kernel or tcp"), "{said}");
+}
+
+/// So many bytes of an answer come, and no more for now.
+fn hears(proxy: &Fixture, server: &TcpListener, bytes: usize) {
+    let mut client = TcpStream::connect(proxy.at).expect("a connection");
+    let (mut stream, _) = server.accept().expect("its other end");
+    stream.write_all(&[7; 5000]).expect("it is sent");
+    client.read_exact(&mut vec![0; bytes]).expect("so much comes");
+    proxy.held_back();
+    client.set_nonblocking(true).expect("a socket");
+    assert!(client.read(&mut [0; 1]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+}
+
+#[test]
+fn what_is_used_of_a_budget_outlives_the_proxy() {
+    let state = tempfile::tempdir().expect("a folder");
+    // Where a user without rights can enter.
+    fs::set_permissions(state.path(), fs::Permissions::from_mode(0o755)).expect("a folder");
+    let budget = "[[throttle]]\nname = \"volume\"\nbudget = \"3000B\"\ndirection = \"down\"\n";
+    let started = |user: Option<&str>| {
+        let to = |server: SocketAddr| forward(server) + budget;
+        let start = |folder: &PathBuf| {
+            let mut starting = command(folder);
+            starting.env("POLYPATH_STATE_DIR", state.path());
+            user.map(|user| starting.args(["--user", user]));
+            starting
+        };
+        Fixture::started("budget", to, start)
+    };
+    let end = |proxy: Fixture| {
+        // The connections that wait are cut: a second word ends them at once.
+        let mut first = command(&proxy.folder).arg("down").spawn().expect("it runs");
+        sleep(Duration::from_millis(200));
+        proxy.run(&["down"]);
+        assert!(first.wait().expect("an end").success());
+    };
+    let (proxy, server) = started(None);
+    hears(&proxy, &server, 3000);
+    end(proxy);
+    // Of the next one, nothing is left.
+    let (proxy, server) = started(None);
+    assert_eq!(proxy.status()["limits"][0]["used_bytes"], 3000);
+    hears(&proxy, &server, 0);
+    end(proxy);
+    if !polypath_testbed::is_root_or_skip("a proxy that becomes another user") {
+        return;
+    }
+    // What root wrote is that user's then, and what that user writes is root's again.
+    for user in [Some("nobody"), None, Some("nobody")] {
+        let (proxy, _server) = started(user);
+        assert_eq!(proxy.status()["limits"][0]["used_bytes"], 3000, "{user:?}");
+        end(proxy);
+    }
 }
 
 /// As a service manager starts it: with a socket that listens as descriptor 3, and a socket to be told at.

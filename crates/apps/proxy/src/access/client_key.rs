@@ -17,3 +17,31 @@ impl From<IpAddr> for ClientKey {
         }
     }
 }
+
+/// An address by which it is known again: of a site of IPv6 the first.
+impl From<ClientKey> for IpAddr {
+    fn from(key: ClientKey) -> Self {
+        match key {
+            ClientKey::V4(bits) => Self::V4(bits.into()),
+            ClientKey::V6(bits) => Self::V6((u128::from(bits) << 72).into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_known_again_by_its_address() {
+        for (text, expected) in [
+            ("192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("2001:db8:0:1ff::1", "2001:db8:0:100::"),
+        ] {
+            let key = ClientKey::from(text.parse::<IpAddr>().unwrap());
+            let address = IpAddr::from(key);
+            assert_eq!((address, ClientKey::from(address)), (expected.parse().unwrap(), key));
+        }
+    }
+}

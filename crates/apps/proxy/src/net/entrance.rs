@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
+use super::budgets::UsedBudget;
 use super::clock::{cookie_period, now};
 use super::connect::{Connector, ServerSide};
 use super::counts::{Counts, Ended};
@@ -131,6 +132,19 @@ impl Proxy {
     #[must_use]
     pub fn limits(&self) -> Vec<LimitState> {
         self.0.throttle.limits()
+    }
+
+    /// What is used of budgets whose periods run.
+    #[must_use]
+    pub fn used_budgets(&self) -> Vec<UsedBudget> {
+        let now = now();
+        self.0.throttle.used(now).into_iter().map(|used| UsedBudget::of(used, now)).collect()
+    }
+
+    /// What was used of a budget before this process began. Nothing comes of it if there is no such limit.
+    pub fn set_used_budget(&self, used: &UsedBudget) {
+        let now = now();
+        self.0.throttle.set_used(now, &used.at(now));
     }
 
     /// Lets clients in, until [`Proxy::drain`], or until this future is dropped. Those within stay.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is where the time comes from")]
 
+mod budgets;
 mod clock;
 mod connect;
 mod counts;
@@ -28,6 +29,7 @@ mod upstream;
 mod watched;
 mod within;
 
+pub use budgets::UsedBudget;
 pub use connect::{Connector, ServerSide};
 pub use counts::{Counts, Outcome};
 pub use entrance::Proxy;

@@ -1,6 +1,7 @@
 //! Limits and flows together.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -37,6 +38,19 @@ pub struct LimitState {
     pub used: u64,
     /// When that period ends; the last, of each client's.
     pub ends: Option<Instant>,
+}
+
+/// What was used of a budget, in a period that ends at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// The limit that has the budget.
+    pub limit: Arc<str>,
+    /// Whose it is, if each client has one: an address of it.
+    pub client: Option<IpAddr>,
+    /// So much of it.
+    pub octets: u64,
+    /// When another one begins.
+    pub ends: Instant,
 }
 
 #[derive(Debug)]
@@ -179,11 +193,27 @@ impl Throttle {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Octets of a budget that all share that were used before, such as by a process that ended meanwhile, in a period that ends at this time.
-    pub fn set_used(&self, now: Instant, name: &str, octets: u64, ends: Instant) {
-        if let Some(lane) = self.table().lanes.get_mut(name).and_then(Lanes::of_all) {
-            lane.set_used(now, octets, ends);
+    /// What was used of a budget before, such as by a process that ended meanwhile.
+    pub fn set_used(&self, now: Instant, used: &Used) {
+        let mut table = self.table();
+        let lanes = table.lanes.get_mut(&*used.limit);
+        if let Some(lane) = lanes.and_then(|lanes| lanes.begin_for(used.client.map(Into::into))) {
+            lane.set_used(now, used.octets, used.ends);
         }
+    }
+
+    /// What is used of budgets whose periods run.
+    #[must_use]
+    pub fn used(&self, now: Instant) -> Vec<Used> {
+        let table = self.table();
+        let of_limit = |(name, lanes): (&Arc<str>, &'_ Lanes)| {
+            let used = lanes.by_client().filter_map(|(client, lane)| {
+                let ends = lane.ends().filter(|ends| *ends > now)?;
+                Some(Used { limit: name.clone(), client: client.map(Into::into), octets: lane.used(), ends })
+            });
+            used.collect::<Vec<_>>()
+        };
+        table.lanes.iter().flat_map(of_limit).collect()
     }
 
     /// Removes a limit, and says whether there was one.

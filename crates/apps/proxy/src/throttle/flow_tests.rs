@@ -286,15 +286,40 @@ fn what_was_used_before_counts() {
     let throttle = Throttle::new();
     let budget = Budget { octets: 100_000, period: Duration::from_secs(60), then: BitRate::ZERO };
     throttle.set(Instant::ZERO, Limit { budget: Some(budget), ..Limit::new("volume") });
-    throttle.set_used(Instant::ZERO, "volume", 90_000, Instant::from_secs(7));
-    throttle.set_used(Instant::ZERO, "none", 90_000, Instant::from_secs(7));
+    let used = |limit: &str, octets, ends| Used { limit: limit.into(), client: None, octets, ends };
+    throttle.set_used(Instant::ZERO, &used("volume", 90_000, Instant::from_secs(7)));
+    throttle.set_used(Instant::ZERO, &used("none", 90_000, Instant::from_secs(7)));
+    let of_client = Used { client: Some([192, 0, 2, 1].into()), ..used("volume", 1, Instant::from_secs(7)) };
+    throttle.set_used(Instant::ZERO, &of_client);
+    assert_eq!(throttle.used(Instant::ZERO), [used("volume", 90_000, Instant::from_secs(7))]);
     let mut flow = throttle.open(key(1, 443));
     let mut ask = |now| flow.poll_grant(at(now), 60_000, Waker::noop());
     assert_eq!(ask(Instant::from_secs(5)), Grant::Octets(10_000));
     assert_eq!(ask(Instant::from_secs(6)), Grant::Wait(Instant::from_secs(7)));
     assert_eq!(ask(Instant::from_secs(7)), Grant::Octets(60_000));
-    throttle.set_used(Instant::from_secs(8), "volume", 1, Instant::FAR_FUTURE);
+    throttle.set_used(Instant::from_secs(8), &used("volume", 1, Instant::FAR_FUTURE));
     assert_eq!(throttle.limits()[0].ends, Some(Instant::from_secs(68)));
+    assert_eq!(throttle.used(Instant::from_secs(68)), []);
+}
+
+#[test]
+fn what_each_client_used_before_counts_for_it() {
+    let throttle = Throttle::new();
+    let budget = Budget { octets: 100_000, period: Duration::from_secs(60), then: BitRate::ZERO };
+    let each = Limit { budget: Some(budget), is_of_each_client: true, ..Limit::new("each") };
+    throttle.set(Instant::ZERO, each);
+    let ends = Instant::from_secs(7);
+    let used = Used { limit: "each".into(), client: Some(key(1, 443).client), octets: 90_000, ends };
+    throttle.set_used(Instant::ZERO, &used);
+    // One for all says nothing of a client.
+    throttle.set_used(Instant::ZERO, &Used { client: None, ..used.clone() });
+    assert_eq!(throttle.used(Instant::ZERO), std::slice::from_ref(&used));
+    let mut flows = [1, 2].map(|client| throttle.open(key(client, 443)));
+    let mut ask = |flow: usize| flows[flow].poll_grant(at(Instant::ZERO), 60_000, Waker::noop());
+    assert_eq!([ask(0), ask(1)], [Grant::Octets(10_000), Grant::Octets(60_000)]);
+    let all = throttle.used(Instant::ZERO);
+    assert_eq!(all[0], Used { octets: 100_000, ..used });
+    assert_eq!((all.len(), all[1].octets), (2, 60_000));
 }
 
 #[test]

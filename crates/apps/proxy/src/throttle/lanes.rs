@@ -75,9 +75,28 @@ impl Lanes {
         self.lanes.get_mut(&whose).map(|kept| &mut kept.lane)
     }
 
-    /// That of all.
-    pub(super) fn of_all(&mut self) -> Option<&mut Lane> {
-        self.lanes.get_mut(&Whose::All).map(|kept| &mut kept.lane)
+    /// That of a client, or of all, who may have no flow yet; none if the limit is not of each client, or not of all.
+    pub(super) fn begin_for(&mut self, client: Option<ClientKey>) -> Option<&mut Lane> {
+        let whose = match (client, self.limit.is_of_each_client) {
+            (None, false) => Whose::All,
+            (Some(client), true) => Whose::Client(client),
+            _ => return None,
+        };
+        if !self.lanes.contains_key(&whose) {
+            self.make_room();
+            let lane = Lane::new(Instant::ZERO, self.limit.clone());
+            self.lanes.insert(whose, Kept { lane, rests: true });
+            self.resting.push_back(whose);
+        }
+        self.lanes.get_mut(&whose).map(|kept| &mut kept.lane)
+    }
+
+    /// All of them, with the client if each has one.
+    pub(super) fn by_client(&self) -> impl Iterator<Item = (Option<ClientKey>, &Lane)> {
+        self.lanes.iter().map(|(whose, kept)| match whose {
+            Whose::All => (None, &kept.lane),
+            Whose::Client(client) => (Some(*client), &kept.lane),
+        })
     }
 
     /// Whether the limit is of this flow from now on.

@@ -11,7 +11,7 @@ mod limit;
 mod turns;
 
 pub use bucket::Bucket;
-pub use flow::{Flow, Grant, LimitState, Throttle};
+pub use flow::{Flow, Grant, LimitState, Throttle, Used};
 pub use limit::{
     Budget, Direction, FlowKey, Hours, HoursError, Limit, MinuteOfDay, Moment, PathPattern, PathPatternError,
     Selector,

@@ -74,6 +74,12 @@ impl Offered {
     pub(super) fn name(&self) -> &str {
         &self.name
     }
+
+    /// The name, if the next process will have it, too.
+    pub(super) fn lasting_name(&self) -> Option<&str> {
+        let own = format!("proxy-{}", std::process::id());
+        (self.name != own).then_some(&*self.name)
+    }
 }
 
 impl Answering {

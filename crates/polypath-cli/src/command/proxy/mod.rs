@@ -3,6 +3,7 @@
 mod answering;
 mod arguments;
 mod asking;
+mod budgets;
 mod doors;
 mod entrance_text;
 mod entrances;
@@ -10,6 +11,7 @@ mod figures;
 mod file;
 mod handed_down;
 mod intercepting;
+mod keeping;
 mod limits;
 mod report;
 mod room;

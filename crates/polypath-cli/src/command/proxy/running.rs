@@ -11,6 +11,7 @@ use polypath_stack::engine::KernelEngine;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::MissedTickBehavior;
 
 use super::super::engine::Task;
 use super::super::metrics::OwnProxy;
@@ -24,6 +25,7 @@ use super::doors::Doors;
 use super::figures::Figures;
 use super::file::Plan;
 use super::handed_down::HandedDown;
+use super::keeping::Place;
 use super::limits::{self, Limits};
 use super::report::ListenerReport;
 use super::successor::Successor;
@@ -34,6 +36,9 @@ use super::told;
 const CLOSING: Duration = Duration::from_secs(5);
 /// A reader of the log has so long for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// How often what is used of budgets is written, if that changes. Of a killed proxy, what came since is lost.
+const SAVED: Duration = Duration::from_secs(10);
 
 /// What a proxy is made of while it runs.
 struct Running {
@@ -101,6 +106,9 @@ pub(super) async fn run(
     let limits = Arc::new(Limits::new(are_of_clients));
     limits::check(&proxy, &plan.throttle).map_err(Failure::Input)?;
     limits.follow_file(&proxy, &plan.throttle);
+    // Before anybody could use more. Root may read what its successor wrote.
+    let lasting_name = offered.as_ref().and_then(Offered::lasting_name);
+    let mut keeping = Place::find(lasting_name, given.successor.as_ref()).begin(&proxy);
     let listeners = Arc::default();
     let doors = Doors::new(accepting, multipath, proxy.clone(), given.handed_down);
     doors.check_handed_down(&plan.entrances)?.iter().for_each(|line| complain(line));
@@ -122,8 +130,17 @@ pub(super) async fn run(
         answering = Some(begun);
     }
     tell_manager(&[NotifyState::Ready]);
+    let mut saves = tokio::time::interval(SAVED);
+    saves.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        match wishes.next().await {
+        let wish = tokio::select! {
+            wish = wishes.next() => wish,
+            _ = saves.tick() => {
+                keeping.save(&proxy);
+                continue;
+            }
+        };
+        match wish {
             Wish::Reload(reply) => {
                 let said = match running.reload(arguments, &plan).await {
                     Ok((read, mut changes)) => {
@@ -151,6 +168,7 @@ pub(super) async fn run(
     }
     let most = u32::try_from((plan.drain + CLOSING + LAST_LINES).as_micros()).unwrap_or(u32::MAX);
     tell_manager(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(most)]);
+    keeping.save(&proxy);
     // Those within are known to the system until they have finished.
     let intercepting = running.doors.stop_intercepting().await;
     let within = proxy.sessions().count();
@@ -165,6 +183,7 @@ pub(super) async fn run(
         _ = proxy.drain(plan.drain) => {}
         () = wishes.end() => drop(proxy.drain(Duration::ZERO).await),
     }
+    keeping.save(&proxy);
     let taken_down = match intercepting {
         Some(intercepting) => intercepting.close().await,
         None => Ok(()),

@@ -39,6 +39,11 @@ impl Successor {
         &self.name
     }
 
+    /// The numbers of the user and of its group.
+    pub(super) fn ids(&self) -> (u32, u32) {
+        (self.uid.as_raw(), self.gid.as_raw())
+    }
+
     /// Gives up root's rights, for good and in all threads, of which the C library sees to the others.
     pub(super) fn succeed(&self) -> Result<(), Failure> {
         // Groups first: who is not root any more can't leave them.
