@@ -31,7 +31,7 @@ fn files_and_commands() -> Vec<(String, Vec<&'static str>)> {
     let mut command = None;
     let mut blocks = section.split("```");
     while let (Some(text), block) = (blocks.next(), blocks.next()) {
-        let named = text.split('`').filter(|words| words.starts_with("polypath proxy ")).next_back();
+        let named = text.split('`').rfind(|words| words.starts_with("polypath proxy "));
         command = named.or(command);
         if let Some(file) = block.and_then(|block| block.strip_prefix("toml kind=proxy\n")) {
             let words = command.take().expect("a command before the file").split(' ').collect();
