@@ -119,10 +119,7 @@ impl Connector {
         };
         let mut race = Race::new();
         let mut attempts = JoinSet::new();
-        // As it is: rules know no name but this one, and no search list of the system's is to add to it.
-        let name = format!("{name}.");
-        let (mut v4, mut v6) =
-            (Box::pin(lookup(&resolvers.v4, &name)), Box::pin(lookup(&resolvers.v6, &name)));
+        let (mut v4, mut v6) = (Box::pin(lookup(&resolvers.v4, name)), Box::pin(lookup(&resolvers.v6, name)));
         let (mut has_v4, mut has_v6) = (false, false);
         let mut failures = Failures::default();
         loop {
@@ -217,8 +214,9 @@ impl Resolvers {
     }
 }
 
-async fn lookup(resolver: &TokioResolver, name: &str) -> Result<Vec<IpAddr>, ConnectFailure> {
-    match resolver.lookup_ip(name).await {
+/// As the name is: rules know no other, and no search list of the system's is to add to it.
+async fn lookup(resolver: &TokioResolver, name: &Name) -> Result<Vec<IpAddr>, ConnectFailure> {
+    match resolver.lookup_ip(format!("{name}.")).await {
         Ok(found) => Ok(found.iter().map(|address| address.to_canonical()).collect()),
         Err(error) if error.is_nx_domain() || error.is_no_records_found() => Err(ConnectFailure::NameUnknown),
         Err(_) => Err(ConnectFailure::NameLookupFailed),
@@ -231,9 +229,9 @@ impl Connector {
         let Ok(resolvers) = self.resolvers.get_or_try_init(async || Resolvers::new()).await else {
             return Vec::new();
         };
-        match lookup(&resolvers.v4, name.as_str()).await {
+        match lookup(&resolvers.v4, name).await {
             Ok(found) => found,
-            Err(_) => lookup(&resolvers.v6, name.as_str()).await.unwrap_or_default(),
+            Err(_) => lookup(&resolvers.v6, name).await.unwrap_or_default(),
         }
     }
 }

@@ -40,9 +40,13 @@ impl Lasting {
 
     /// Until there are none.
     async fn watch(&self) {
+        let mut watching = Watching { lasting: self, is_over: false };
         loop {
             sleep(BETWEEN).await;
-            let Some(due) = self.take_due(Instant::now()) else { return };
+            let Some(due) = self.take_due(Instant::now()) else {
+                watching.is_over = true;
+                return;
+            };
             due.iter().for_each(|session| session.lasts());
         }
     }
@@ -61,6 +65,20 @@ impl Lasting {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// If it ends too early, as with its runtime, the next connection has them watched again.
+struct Watching<'a> {
+    lasting: &'a Lasting,
+    is_over: bool,
+}
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            *self.lasting.lock() = State::default();
+        }
     }
 }
 

@@ -180,6 +180,37 @@ async fn an_upload_to_a_server_that_has_ended_and_gone_is_not_said_to_have_arriv
 }
 
 #[tokio::test]
+async fn a_slow_client_has_all_of_its_answer_before_it_hears_that_its_server_has_gone() {
+    for half_closes in [true, false] {
+        let server = server().await;
+        let fixture = Fixture::forward_to(&server).await;
+        let mut client = fixture.connect().await;
+        client.write_all(b"get").await.unwrap();
+        let (mut stream, _) = server.accept().await.unwrap();
+        stream.read_exact(&mut [0; 3]).await.unwrap();
+        let answered = pattern(700_000);
+        stream.write_all(&answered).await.unwrap();
+        stream.shutdown().await.unwrap();
+        while fixture.proxy.counts().carried.to_client_bytes < 700_000 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        stream.set_zero_linger().unwrap();
+        drop(stream);
+        client.write_all(&[7; 10_000]).await.unwrap();
+        if half_closes {
+            client.shutdown().await.unwrap();
+        }
+        // Longer than it is waited for what a client still sends.
+        tokio::time::sleep(Duration::from_millis(2200)).await;
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.expect("all of it, and its end");
+        assert!(answer == answered, "{} of {} bytes, {half_closes}", answer.len(), answered.len());
+        let told = fixture.told().await;
+        assert!(told[0].starts_with("forward the server's connection broke"), "{told:?}");
+    }
+}
+
+#[tokio::test]
 async fn nobody_is_led_back_into_the_proxy() {
     let fixture = Fixture::new(EntranceKind::Socks).await;
     for host in [[127, 0, 0, 1], [127, 9, 9, 9]] {

@@ -14,7 +14,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::kernel_congestion::choose_congestion;
-use super::kernel_info::{is_all_acknowledged, is_multipath, stream_info, tcp_info};
+use super::kernel_info::{
+    is_all_acknowledged, is_all_acknowledged_by_tcp, is_multipath, stream_info, tcp_info,
+};
 use super::meter::{Meter, SharedTally};
 use super::stream_info::StreamInfo;
 use crate::connect_options::ConnectOptions;
@@ -348,6 +350,13 @@ impl KernelStream {
     /// Resets the connection.
     pub fn abort(self) {
         self.set_reset_when_dropped(true);
+    }
+
+    /// Whether the peer has acknowledged all that was sent, an end included; none where the kernel does not tell.
+    pub fn is_all_acknowledged(&self) -> Option<bool> {
+        // Multipath TCP that fell back is TCP to its peer, and the kernel answers for it as such.
+        let multipath = if self.is_plain { None } else { is_all_acknowledged(&self.inner) };
+        multipath.or_else(|| is_all_acknowledged_by_tcp(&self.inner))
     }
 
     /// Whether closing it resets the connection. The system closes it, too, when the process ends.

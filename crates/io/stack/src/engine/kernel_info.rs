@@ -75,6 +75,14 @@ pub(super) fn is_all_acknowledged(socket: &impl AsFd) -> Option<bool> {
     Some(u64::from_ne_bytes(sent?) == u64::from_ne_bytes(acknowledged?))
 }
 
+/// Whether the peer has acknowledged all that was sent by TCP: nothing is in flight (`tcpi_unacked`), and nothing waits (`tcpi_notsent_bytes`).
+pub(super) fn is_all_acknowledged_by_tcp(socket: &impl AsFd) -> Option<bool> {
+    let mut state = [0; TCP_INFO_BYTES];
+    let length = get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut state).ok()?;
+    let [in_flight, waiting] = [24, 144].map(|at| number(&state[..length], at));
+    Some(in_flight? == 0 && waiting? == 0)
+}
+
 fn subflow(local: SocketAddr, remote: SocketAddr, tcp_info: &[u8]) -> io::Result<SubflowInfo> {
     let tcp = tcp_state(tcp_info).ok_or_else(|| {
         io::Error::new(

@@ -237,8 +237,21 @@ impl Stream {
         }
     }
 
+    /// Whether the peer has acknowledged all that was sent, an end included; none where that is not told, as of a stack of ours.
+    pub fn is_all_acknowledged(&self) -> Option<bool> {
+        match self {
+            Self::Stack(_) => None,
+            #[cfg(feature = "kernel")]
+            Self::Kernel(stream) => stream.is_all_acknowledged(),
+        }
+    }
+
     /// Whether the peer sees a reset instead of an end when this is dropped, also with the process: of a program that is killed, the system closes
-    /// what it has, which looks as if all had been sent. To be taken back before the end. A stack of ours ends with its process, and nothing is said.
+    /// what it has, which looks as if all had been sent. To be taken back before the end. For a stack of ours it changes nothing.
+    #[cfg_attr(
+        not(feature = "kernel"),
+        expect(unused_variables, reason = "a stack of ours has no use for it")
+    )]
     pub fn set_reset_when_dropped(&self, is_reset: bool) {
         match self {
             Self::Stack(_) => {}

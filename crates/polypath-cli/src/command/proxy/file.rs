@@ -320,6 +320,7 @@ impl Limits {
         let ClientLimits { each, all, .. } = limits;
         if let Some(connections) = self.connections {
             all.connections = connections;
+            each.connections = each.connections.min(connections.div_ceil(2));
         }
         if let Some(connections) = self.connections_per_client {
             each.connections = connections;

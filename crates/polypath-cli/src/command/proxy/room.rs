@@ -5,14 +5,14 @@ use polypath_proxy::net::Settings;
 
 /// Of one connection: a socket at each side.
 const DESCRIPTORS: u64 = 2;
-/// What the proxy has besides: pipes, entrances, its own sockets.
+/// What the proxy has besides: pipes, entrances, its own sockets, lookups, and a third one of each client that sends datagrams.
 const SPARE_DESCRIPTORS: u64 = 600;
 
 /// What holds unless the file says otherwise, in a process that may have so many descriptors: whoever is let in finds two of them, and one client can't
 /// take all from the others.
 pub(super) fn limits(descriptors: u64) -> ClientLimits {
     let mut limits = Settings::default().limits;
-    let spare = SPARE_DESCRIPTORS.min(descriptors / 4);
+    let spare = SPARE_DESCRIPTORS.min(descriptors / 2);
     let most = u32::try_from((descriptors - spare) / DESCRIPTORS).unwrap_or(u32::MAX).max(1);
     limits.all.connections = limits.all.connections.min(most);
     limits.each.connections = limits.each.connections.min(limits.all.connections.div_ceil(2));
@@ -26,7 +26,7 @@ mod tests {
     #[test]
     fn nobody_is_let_in_for_whom_there_are_no_descriptors() {
         for (descriptors, all, each) in
-            [(1 << 20, 65_536, 16_384), (20_000, 9700, 4850), (1024, 384, 192), (64, 24, 12), (0, 1, 1)]
+            [(1 << 20, 65_536, 16_384), (20_000, 9700, 4850), (1024, 256, 128), (64, 16, 8), (0, 1, 1)]
         {
             let limits = limits(descriptors);
             assert_eq!((limits.all.connections, limits.each.connections), (all, each), "{descriptors}");

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use polypath_stack::engine::Stream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::flow::{Flow, Way};
 use super::gate::{Gate, Gates};
@@ -22,6 +22,8 @@ use super::gate::{Gate, Gates};
 /// How long a client that still sends has to take what a server said that ended: closing with bytes unread would reset the connection, and the
 /// client would lose what is under way to it.
 const LINGER: Duration = Duration::from_secs(2);
+/// How often the system is asked whether a client has taken all.
+const ASKING: Duration = Duration::from_millis(50);
 
 /// How it ended.
 #[derive(Debug)]
@@ -114,10 +116,10 @@ async fn both(client: &Stream, server: &Stream, early: Early, flow: &Flow, gates
     }
 }
 
-/// The client has its answer and the end of it under way, and time to take them. What it still sends is for nobody, which it hears of by a reset then,
-/// as without a proxy.
+/// The client has its answer and the end of it under way, and takes them first, however slow it is. What it still sends is for nobody, which it hears of
+/// by a reset then, as without a proxy. Where nobody tells whether it has taken all, there is no reset: its answer is worth more.
 async fn linger(client: &Stream, error: io::Error) -> Moved {
-    let discard = async {
+    let mut discarding = pin!(async {
         loop {
             match read(client).await {
                 Ok(bytes) if bytes.is_empty() => return,
@@ -125,9 +127,25 @@ async fn linger(client: &Stream, error: io::Error) -> Moved {
                 Err(_) => return,
             }
         }
-    };
-    let _ = timeout(LINGER, discard).await;
-    Moved::ServerBroke(error)
+    });
+    let mut taking = pin!(async {
+        while client.is_all_acknowledged() == Some(false) {
+            sleep(ASKING).await;
+        }
+    });
+    if timeout(LINGER, discarding.as_mut()).await.is_err() {
+        // A client that has to send before it reads goes on with that meanwhile.
+        tokio::select! {
+            () = taking.as_mut() => {}
+            () = discarding => taking.await,
+        }
+    } else {
+        taking.await;
+    }
+    match client.is_all_acknowledged() {
+        Some(_) => Moved::ServerBroke(error),
+        None => Moved::Finished,
+    }
 }
 
 /// One way, and what is known of it and holds for it.
