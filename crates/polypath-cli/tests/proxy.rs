@@ -223,6 +223,32 @@ fn limits_of_the_file_come_and_go_with_it() {
 }
 
 #[test]
+fn a_converter_may_want_cookies() {
+    let file = |_| {
+        "access.default = \"deny\"\n[[entrances]]\nprotocol = \"convert\"\nlisten = \"0\"\ncookies = true\n"
+            .to_owned()
+    };
+    let (proxy, _server) = Fixture::new("cookies", file);
+    // RFC 8803: a header of one word, and a Connect TLV of five, to 192.0.2.1.
+    let connect = [&[10, 5, 0, 80][..], &[0; 10], &[0xff, 0xff, 192, 0, 2, 1]].concat();
+    let ask = |tlvs: &[u8]| {
+        let mut stream = TcpStream::connect(proxy.at).expect("a connection");
+        let words = 1 + u8::try_from(tlvs.len() / 4).expect("few");
+        stream.write_all(&[&[1, words, 0x22, 0x63], tlvs].concat()).expect("room");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        answer
+    };
+    // An Error TLV: a missing cookie, and the one to be shown.
+    let refused = ask(&connect);
+    let [1, _, 0x22, 0x63, 0x1e, words, 3, _, cookie @ ..] = &refused[..] else { panic!("{refused:?}") };
+    assert_eq!(cookie.len() + 4, usize::from(*words) * 4);
+    // Who shows it is asked by the rules: not authorized.
+    let refused = ask(&[&connect[..], &[0x16, *words, 0, 0], cookie].concat());
+    assert!(matches!(refused[..], [1, _, 0x22, 0x63, 0x1e, _, 32, ..]), "{refused:?}");
+}
+
+#[test]
 fn several_threads_serve_connections() {
     let start = |folder: &PathBuf| {
         let mut command = command(folder);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use polypath_netsetup::InterceptBy;
-use polypath_proxy::convert::{OptionKind, ServerConfig, SupportedExtensions};
+use polypath_proxy::convert::{CookieKey, OptionKind, ServerConfig, SupportedExtensions};
 use polypath_proxy::net::{Entrance, EntranceKind, InterceptedBy, Proxy};
 use polypath_stack::Engine;
 use polypath_stack::engine::{KernelEngine, Listener};
@@ -25,6 +25,8 @@ pub(super) struct Doors {
     multipath: Option<KernelEngine>,
     proxy: Proxy,
     handed_down: HandedDown,
+    /// Of what converters give, as long as the proxy runs.
+    cookie_key: CookieKey,
     /// For whom root's rights were given up.
     successor: Option<String>,
     open: BTreeMap<Listen, Door>,
@@ -70,16 +72,17 @@ impl Doors {
         multipath: Option<KernelEngine>,
         proxy: Proxy,
         handed_down: HandedDown,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, Failure> {
+        Ok(Self {
             accepting,
             multipath,
             proxy,
             handed_down,
+            cookie_key: CookieKey::new(random_octets().map_err(Failure::run)?),
             successor: None,
             open: BTreeMap::new(),
             intercepting: None,
-        }
+        })
     }
 
     /// Root's rights were given up for this user: ports that need them can't be opened any more.
@@ -251,7 +254,7 @@ impl Doors {
     fn begin(&mut self, Opened { plan, at, listeners }: Opened<'_>) -> Result<String, Failure> {
         let mut serving = JoinSet::new();
         for listener in listeners.clone() {
-            let (proxy, entrance) = (self.proxy.clone(), entrance(plan)?);
+            let (proxy, entrance) = (self.proxy.clone(), entrance(plan, &self.cookie_key)?);
             serving.spawn(async move { proxy.serve(listener, entrance).await });
         }
         let door = Door { plan: plan.clone(), at, listeners, serving };
@@ -273,14 +276,26 @@ impl Door {
     }
 }
 
-fn entrance(plan: &EntrancePlan) -> Result<Entrance, Failure> {
+fn random_octets() -> std::io::Result<[u8; 16]> {
+    let mut octets = [0; 16];
+    // So few come whole.
+    rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::empty())?;
+    Ok(octets)
+}
+
+fn entrance(plan: &EntrancePlan, key: &CookieKey) -> Result<Entrance, Failure> {
     let kind = match &plan.protocol {
         Protocol::Socks => EntranceKind::Socks,
         Protocol::Http => EntranceKind::Http,
         Protocol::Forward(target) => EntranceKind::Forward(target.clone()),
-        Protocol::Convert => EntranceKind::Convert(Arc::new(ServerConfig::new(SupportedExtensions::new([
-            OptionKind::MULTIPATH_TCP,
-        ])))),
+        Protocol::Convert => {
+            let config = ServerConfig::new(SupportedExtensions::new([OptionKind::MULTIPATH_TCP]));
+            EntranceKind::Convert(Arc::new(if plan.wants_cookies {
+                config.with_cookies(key.clone())
+            } else {
+                config
+            }))
+        }
         Protocol::Transparent(of) => EntranceKind::Transparent(match of.by {
             InterceptBy::Tproxy => InterceptedBy::Tproxy,
             InterceptBy::Redirect => InterceptedBy::Redirect,

@@ -23,6 +23,8 @@ pub(super) struct EntranceText {
     proxy_protocol_from: Vec<String>,
     /// The version of such a header that servers get.
     proxy_protocol_to_servers: Option<HeaderVersion>,
+    /// Whether each client of `convert` has to show a cookie, which it gets where it comes without one.
+    cookies: Option<bool>,
     /// How connections come to a `transparent` one: by `tproxy`, or as a `redirect`.
     intercept: Option<InterceptName>,
     /// Ports of servers to which connections are intercepted: `443`, `8000-8080`; all, if it names none.
@@ -85,6 +87,9 @@ impl EntranceText {
         {
             return Err((field, "only the protocol transparent intercepts: expected none".into()));
         }
+        if self.cookies.is_some() && !matches!(self.protocol, ProtocolName::Convert) {
+            return Err(("cookies", "only the protocol convert has them: expected none".into()));
+        }
         let listen =
             parse_listen(&self.listen).map_err(|error| ("listen", format!("{}: {error}", self.listen)))?;
         let protocol = match (self.protocol, &self.to) {
@@ -111,6 +116,7 @@ impl EntranceText {
             HeaderVersion::V1 => ProxyProtocolVersion::V1,
             HeaderVersion::V2 => ProxyProtocolVersion::V2,
         });
+        plan.wants_cookies = self.cookies.unwrap_or(false);
         Ok(plan)
     }
 

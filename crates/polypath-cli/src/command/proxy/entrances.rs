@@ -68,11 +68,19 @@ pub(super) struct EntrancePlan {
     pub(super) protocol: Protocol,
     pub(super) proxy_protocol_from: Vec<Network>,
     pub(super) proxy_protocol_to_servers: Option<ProxyProtocolVersion>,
+    /// Of a converter: whether each client has to show a cookie.
+    pub(super) wants_cookies: bool,
 }
 
 impl EntrancePlan {
     pub(super) fn new(listen: Listen, protocol: Protocol) -> Self {
-        Self { listen, protocol, proxy_protocol_from: Vec::new(), proxy_protocol_to_servers: None }
+        Self {
+            listen,
+            protocol,
+            proxy_protocol_from: Vec::new(),
+            proxy_protocol_to_servers: None,
+            wants_cookies: false,
+        }
     }
 
     /// Whether the same sockets serve both. What the system leads to them is another thing.

@@ -514,6 +514,7 @@ mod tests {
                 "entrances[1].listen: 0.0.0.0:1080 can't be listened at beside 127.0.0.1:1080",
             ),
             (&format!("{entrance}ports = [\"80\"]\n"), "entrances[0].ports: only the protocol transparent"),
+            (&format!("{entrance}cookies = true\n"), "entrances[0].cookies: only the protocol convert"),
             (
                 &format!("{transparent}listen = \"0.0.0.0:8877\"\n"),
                 "entrances[0].listen: where it listens follows",

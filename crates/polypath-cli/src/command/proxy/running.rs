@@ -110,7 +110,7 @@ pub(super) async fn run(
     let lasting_name = offered.as_ref().and_then(Offered::lasting_name);
     let mut keeping = Place::find(lasting_name, given.successor.as_ref()).begin(&proxy);
     let listeners = Arc::default();
-    let doors = Doors::new(accepting, multipath, proxy.clone(), given.handed_down);
+    let doors = Doors::new(accepting, multipath, proxy.clone(), given.handed_down)?;
     doors.check_handed_down(&plan.entrances)?.iter().for_each(|line| complain(line));
     let mut running = Running { doors, proxy: proxy.clone(), limits, machine, listeners };
     for line in running.open(&plan).await? {
