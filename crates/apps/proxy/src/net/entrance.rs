@@ -260,8 +260,7 @@ impl Inner {
                     let reaching = pin!(self.reach(target, client, visit.entrance, &mut early, |_| true));
                     Self::while_there(&stream, reaching).await
                 };
-                visit.session.flow().moved(Way::ToServer, said - early.len());
-                self.go_on(stream, reached, early, visit, known).await
+                self.go_on(stream, reached, said, early, visit, known).await
             }
             EntranceKind::Transparent(by) => self.intercepted(stream, input, *by, visit, known).await,
             EntranceKind::Socks => {
@@ -302,21 +301,25 @@ impl Inner {
             let reaching = pin!(self.connect(&visit.client, None, &target, visit.entrance, &mut early));
             Self::while_there(&stream, reaching).await
         };
-        visit.session.flow().moved(Way::ToServer, said - early.len());
-        self.go_on(stream, reached, early, visit, known).await
+        self.go_on(stream, reached, said, early, visit, known).await
     }
 
-    /// For a client that can only be told by a reset that its server is not reached.
+    /// For a client that can only be told by a reset that its server is not reached. Of as many bytes as it had said, these have not gone with the
+    /// request to a proxy on the way.
     async fn go_on(
         &self,
         client: Stream,
         reached: Result<ServerSide, Ending>,
+        said: usize,
         early: Bytes,
         visit: &Visit<'_>,
         known: &mut Known,
     ) -> Ending {
         match reached {
-            Ok(server) => self.join(client, server, early, visit.session, known).await,
+            Ok(server) => {
+                visit.session.flow().moved(Way::ToServer, said - early.len());
+                self.join(client, server, early, visit.session, known).await
+            }
             Err(ending) => {
                 client.abort();
                 ending

@@ -40,6 +40,15 @@ impl Proxy {
         }
     }
 
+    /// Whether so many limits can be beside each other.
+    pub fn check_number(&self, limits: &[Limit]) -> Result<(), LimitRefused> {
+        let of_paths = limits.iter().filter(|limit| limit.flows.names_paths()).count();
+        match self.stack() {
+            Some(_) if of_paths > Stack::MOST_PATH_LIMITS => Err(TooManyLimits.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Sets a limit, from now on, also for those within. One of the same name is changed.
     pub fn set_limit(&self, limit: Limit) -> Result<(), LimitRefused> {
         self.check_limit(&limit)?;

@@ -3,10 +3,13 @@
 use polypath_mptcp::ConnectionId;
 
 use super::handle::Stack;
-use super::path_limits::{PathLimit, PathLimitState, SeenSubflow, TooManyLimits, Unsorted};
+use super::path_limits::{MOST_LIMITS, PathLimit, PathLimitState, SeenSubflow, TooManyLimits, Unsorted};
 use super::state::StackShared;
 
 impl Stack {
+    /// So many limits of paths can be there at once.
+    pub const MOST_PATH_LIMITS: usize = MOST_LIMITS;
+
     /// Sets a limit of paths, or changes that of the same name, from now on and also for connections that live. What is too much for it waits in a
     /// queue of 100 ms at that rate, twenty packets at least and a thousand at most, or is dropped. It comes down to its rate within a second, so
     /// that senders can follow.

@@ -24,10 +24,13 @@ struct Written {
 
 /// Whether a proxy can have such limits.
 pub(super) fn check(proxy: &Proxy, texts: &[ThrottleText]) -> Result<(), String> {
-    texts.iter().try_for_each(|text| {
+    let mut limits = Vec::new();
+    for text in texts {
         let limit = read(text)?;
-        proxy.check_limit(&limit).map_err(|error| refused(text, error))
-    })
+        proxy.check_limit(&limit).map_err(|error| refused(text, error))?;
+        limits.push(limit);
+    }
+    proxy.check_number(&limits).map_err(|error| format!("throttle: {error}"))
 }
 
 fn read(text: &ThrottleText) -> Result<Limit, String> {

@@ -19,8 +19,8 @@ use tokio::time::{sleep, timeout};
 use super::flow::{Flow, Way};
 use super::gate::{Gate, Gates};
 
-/// How long a client that still sends has to take what a server said that ended: closing with bytes unread would reset the connection, and the
-/// client would lose what is under way to it.
+/// A client that still sends to a server that has ended and gone has so long at least until it is reset, also where it has acknowledged all: its program
+/// may not have read that yet.
 const LINGER: Duration = Duration::from_secs(2);
 /// How often the system is asked whether a client has taken all.
 const ASKING: Duration = Duration::from_millis(50);

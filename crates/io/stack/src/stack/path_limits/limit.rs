@@ -8,7 +8,7 @@ use polypath_units::BitRate;
 use polypath_wire::FourTuple;
 
 /// Most limits of a stack: each packet under limits looks whether something has passed them all.
-pub(super) const MOST_LIMITS: usize = 64;
+pub(in crate::stack) const MOST_LIMITS: usize = 64;
 
 /// How fast the packets of some subflows may be, IP headers included: all of them together, each way for itself.
 #[derive(Clone)]

@@ -12,8 +12,9 @@ use polypath_mptcp::{ConnectionId, Host};
 use polypath_units::Instant;
 use polypath_wire::{FourTuple, Packet};
 
+pub(super) use self::limit::MOST_LIMITS;
 pub use self::limit::{LimitFigures, LimitedWays, PathLimit, PathLimitState, SeenSubflow, TooManyLimits};
-use self::limit::{LimitId, MOST_LIMITS, Way};
+use self::limit::{LimitId, Way};
 use self::lines::Lines;
 use self::members::{Hops, Members};
 
