@@ -43,7 +43,7 @@ pub use connection::{ConnectionInfo, MultipathInfo, SubflowInfo};
 pub use counters::Counters;
 pub use crypto::Key;
 pub use event::{CloseReason, Event, FallbackReason, SubflowError};
-pub use host::{ConnectError, Host};
+pub use host::{Attachment, ConnectError, Host};
 pub use identifiers::{AddressId, SubflowId};
 pub use polypath_tcp::{ConnectionId, ConnectionOption, SendError};
 pub use reception::JudgePaths;

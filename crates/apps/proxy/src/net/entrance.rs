@@ -4,12 +4,13 @@ use std::borrow::Borrow;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use polypath_stack::Engine;
 use polypath_stack::engine::{Listener, Stream};
+use polypath_stack::stack::PathLimitSet;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
@@ -28,7 +29,7 @@ use super::own_places::OwnPlaces;
 use super::owners::Owners;
 use super::session::{Ending, SessionEnd};
 use super::sessions::{Session, Sessions};
-use super::settings::{Entrance, EntranceKind, InterceptedBy, Settings, Surroundings};
+use super::settings::{CurrentSettings, Entrance, EntranceKind, InterceptedBy, Settings};
 use super::udp;
 use super::within::{Inner, Known, Stop, Visitor, is_multipath, send_at_once};
 use crate::access::{Clients, Memory};
@@ -69,10 +70,15 @@ impl Proxy {
         settings: Settings,
         log: impl Fn(&SessionEnd<'_>) + Send + Sync + 'static,
     ) -> Self {
+        let path_limits = match connector.engine() {
+            Engine::Stack(stack) => Some(stack.path_limit_set()),
+            _ => None,
+        };
         Self(Arc::new(Inner {
             connector,
+            path_limits,
             clients: Clients::new(settings.limits),
-            settings: RwLock::new(Arc::new(settings)),
+            settings: CurrentSettings::new(settings),
             sessions: Sessions::default(),
             ended: Ended::default(),
             throttle: Throttle::new(),
@@ -112,8 +118,12 @@ impl Proxy {
         &self.0.owners
     }
 
-    pub(super) fn surroundings(&self) -> Arc<dyn Surroundings> {
-        self.0.settings().surroundings.clone()
+    pub(super) fn path_limit_set(&self) -> Option<&PathLimitSet> {
+        self.0.path_limits.as_ref()
+    }
+
+    pub(super) fn settings(&self) -> &CurrentSettings {
+        &self.0.settings
     }
 
     /// How much memory this process has, and may have before nobody else comes in, if that is limited.
@@ -125,7 +135,7 @@ impl Proxy {
     /// What holds for connections that come from now on.
     pub fn set_settings(&self, settings: Settings) {
         self.0.clients.set_limits(settings.limits);
-        *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.0.settings.set(settings);
     }
 
     /// The limits, and what they do; but for those of [`Proxy::path_limits`].

@@ -11,7 +11,6 @@ use tokio::time::{Sleep, sleep};
 
 use super::clock::now;
 use super::flow::Flow;
-use super::owners::Owned;
 use super::settings::Surroundings;
 use crate::throttle::{self, Grant, Moment};
 
@@ -22,8 +21,6 @@ pub(super) struct Gate {
     /// Whether limits have counted what was granted last.
     is_counted: bool,
     waiting: Option<Pin<Box<Sleep>>>,
-    /// As long as it is there, limits of paths know whose its connections are.
-    _owned: Option<Arc<Owned>>,
 }
 
 impl fmt::Debug for Gate {
@@ -33,12 +30,8 @@ impl fmt::Debug for Gate {
 }
 
 impl Gate {
-    pub(super) fn new(
-        flow: throttle::Flow,
-        surroundings: Arc<dyn Surroundings>,
-        owned: Option<Arc<Owned>>,
-    ) -> Self {
-        Self { flow, surroundings, is_counted: false, waiting: None, _owned: owned }
+    pub(super) fn new(flow: throttle::Flow, surroundings: Arc<dyn Surroundings>) -> Self {
+        Self { flow, surroundings, is_counted: false, waiting: None }
     }
 
     /// Whether it has to ask.

@@ -1,9 +1,8 @@
 //! Whose the connections of our own stack are, for limits of paths.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use polypath_mptcp::ConnectionId;
+use polypath_mptcp::{Attachment, ConnectionId};
 use polypath_stack::engine::Stream;
 use polypath_stack::stack::Stack;
 
@@ -18,68 +17,32 @@ pub(super) fn of_stack(stream: &Stream) -> Option<OfStack> {
     Some((stream.stack().clone(), stream.id()))
 }
 
-/// By connection: who is its client, and where it goes. Copies are of the same.
+/// One proxy's word of whose connections are. The stack keeps it with each until that is closed: what waits in its send buffer goes on when the
+/// proxy has nothing of it any more. Copies are of the same proxy.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Owners(Arc<Mutex<Table>>);
+pub(super) struct Owners(Arc<()>);
 
-#[derive(Debug, Default)]
-struct Table {
-    next: u64,
-    owned: BTreeMap<ConnectionId, (u64, Arc<FlowKey>)>,
+#[derive(Debug)]
+struct Owner {
+    said_by: Owners,
+    key: FlowKey,
 }
 
 impl Owners {
-    /// These are a client's and its server's, as long as what is returned is kept.
-    pub(super) fn own(
-        &self,
-        connections: [Option<OfStack>; 2],
-        key: impl FnOnce() -> FlowKey,
-    ) -> Option<Arc<Owned>> {
+    /// These are a client's and its server's, until they are another's or closed.
+    pub(super) fn own(&self, connections: [Option<OfStack>; 2], key: impl FnOnce() -> FlowKey) {
         if connections.iter().all(Option::is_none) {
-            return None;
+            return;
         }
-        let key = Arc::new(key());
-        let connections = connections.into_iter().flatten();
-        let mut table = self.lock();
-        let number = table.next;
-        table.next += 1;
-        let mut told = Vec::new();
-        for (stack, id) in connections {
-            table.owned.insert(id, (number, key.clone()));
-            told.push((stack, id));
+        let owner = Arc::new(Owner { said_by: self.clone(), key: key() });
+        for (stack, id) in connections.into_iter().flatten() {
+            stack.set_owner(id, owner.clone());
         }
-        // Limits ask here.
-        drop(table);
-        told.iter().for_each(|(stack, id)| stack.ask_path_limits(*id));
-        let ids = told.into_iter().map(|(_, id)| id).collect();
-        Some(Arc::new(Owned { owners: self.clone(), number, ids }))
     }
 
-    /// Whose it is now.
-    pub(super) fn of(&self, id: ConnectionId) -> Option<Arc<FlowKey>> {
-        self.lock().owned.get(&id).map(|(_, key)| key.clone())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Connections that are somebody's until this is dropped, or they are another's.
-#[derive(Debug)]
-pub(super) struct Owned {
-    owners: Owners,
-    number: u64,
-    ids: Vec<ConnectionId>,
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        let mut table = self.owners.lock();
-        for id in &self.ids {
-            if table.owned.get(id).is_some_and(|(number, _)| *number == self.number) {
-                table.owned.remove(id);
-            }
-        }
+    /// Whose it is, of what this proxy has said.
+    pub(super) fn of<'a>(&self, kept: Option<&'a Attachment>) -> Option<&'a FlowKey> {
+        let owner = kept?.downcast_ref::<Owner>()?;
+        Arc::ptr_eq(&owner.said_by.0, &self.0).then_some(&owner.key)
     }
 }

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use polypath_stack::Engine;
-use polypath_stack::stack::{LimitedWays, PathLimit, PathLimitState, SeenSubflow, Stack, TooManyLimits};
+use polypath_stack::stack::{
+    LimitedWays, PathLimit, PathLimitSet, PathLimitState, SeenSubflow, Stack, TooManyLimits,
+};
 
 use super::clock::now;
 use super::entrance::Proxy;
@@ -43,7 +45,7 @@ impl Proxy {
     /// Whether so many limits can be beside each other.
     pub fn check_number(&self, limits: &[Limit]) -> Result<(), LimitRefused> {
         let of_paths = limits.iter().filter(|limit| limit.flows.names_paths()).count();
-        match self.stack() {
+        match self.path_limit_set() {
             Some(_) if of_paths > Stack::MOST_PATH_LIMITS => Err(TooManyLimits.into()),
             _ => Ok(()),
         }
@@ -52,14 +54,14 @@ impl Proxy {
     /// Sets a limit, from now on, also for those within. One of the same name is changed.
     pub fn set_limit(&self, limit: Limit) -> Result<(), LimitRefused> {
         self.check_limit(&limit)?;
-        match self.stack() {
-            Some(stack) if limit.flows.names_paths() => {
+        match self.path_limit_set() {
+            Some(set) if limit.flows.names_paths() => {
                 let name = limit.name.clone();
-                stack.set_path_limit(&name, self.path_limit(limit))?;
+                set.set(&name, self.path_limit(limit))?;
                 self.throttle().remove(&name);
             }
-            stack => {
-                stack.map(|stack| stack.remove_path_limit(&limit.name));
+            set => {
+                set.map(|set| set.remove(&limit.name));
                 self.throttle().set(now(), limit);
             }
         }
@@ -68,27 +70,27 @@ impl Proxy {
 
     /// Removes a limit, and says whether there was one.
     pub fn remove_limit(&self, name: &str) -> bool {
-        let was_of_path = self.stack().is_some_and(|stack| stack.remove_path_limit(name));
+        let was_of_path = self.path_limit_set().is_some_and(|set| set.remove(name));
         self.throttle().remove(name) || was_of_path
     }
 
     /// The limits of paths of our own stack, and what they do.
     #[must_use]
     pub fn path_limits(&self) -> Vec<PathLimitState> {
-        self.stack().map(Stack::path_limits).unwrap_or_default()
+        self.path_limit_set().map(PathLimitSet::states).unwrap_or_default()
     }
 
     fn path_limit(&self, limit: Limit) -> PathLimit {
         let Limit { flows, rate, hours, .. } = limit;
-        let (owners, surroundings) = (self.owners().clone(), self.surroundings());
+        let (owners, settings) = (self.owners().clone(), self.settings().clone());
         PathLimit::new(rate.unwrap_or_default(), move |subflow: &SeenSubflow| {
             let [local, remote]: [IpAddr; 2] = [subflow.ends.local.addr, subflow.ends.remote.addr];
             let is_meant = || {
-                let owner = owners.of(subflow.connection);
-                !flows.names_ends() || owner.is_some_and(|owner| flows.fits_ends(&owner))
+                let owner = owners.of(subflow.owner.as_ref());
+                !flows.names_ends() || owner.is_some_and(|owner| flows.fits_ends(owner))
             };
             if flows.fits_path(subflow.path_name.as_deref(), local, remote)
-                && hours.is_none_or(|hours| hours.contains(surroundings.minute()))
+                && hours.is_none_or(|hours| hours.contains(settings.get().surroundings.minute()))
                 && is_meant()
             {
                 ways(flows.direction, subflow.is_client)
@@ -96,10 +98,6 @@ impl Proxy {
                 LimitedWays::default()
             }
         })
-    }
-
-    fn stack(&self) -> Option<&Stack> {
-        if let Engine::Stack(stack) = self.engine() { Some(stack) } else { None }
     }
 }
 

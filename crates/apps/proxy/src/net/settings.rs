@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::upstream::Upstream;
@@ -99,6 +99,24 @@ impl Default for Settings {
             via: None,
             surroundings: Arc::new(Nowhere),
         }
+    }
+}
+
+/// Those that hold now. Copies are of the same.
+#[derive(Clone, Debug)]
+pub(super) struct CurrentSettings(Arc<RwLock<Arc<Settings>>>);
+
+impl CurrentSettings {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(settings))))
+    }
+
+    pub(super) fn get(&self) -> Arc<Settings> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set(&self, settings: Settings) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 }
 

@@ -3,6 +3,7 @@
 mod faults;
 mod full;
 mod limits;
+mod own_stack;
 mod via;
 
 use std::io::ErrorKind;

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use polypath_mptcp::ConnectionOption;
 use polypath_stack::engine::Stream;
+use polypath_stack::stack::PathLimitSet;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, watch};
 
@@ -22,7 +23,7 @@ use super::owners::{OfStack, Owners, of_stack};
 use super::pump::{Early, Moved, broken, pump};
 use super::session::{Ending, SessionEnd};
 use super::sessions::{Ends, Session, Sessions};
-use super::settings::{Entrance, Settings};
+use super::settings::{CurrentSettings, Entrance, Settings};
 use crate::access::{Client, Clients};
 use crate::failure::ConnectFailure;
 use crate::proxy_protocol::ProxyHeader;
@@ -32,11 +33,13 @@ use crate::throttle::{Direction, FlowKey, Throttle};
 /// The state of a proxy.
 pub(super) struct Inner {
     pub(super) connector: Connector,
-    pub(super) settings: RwLock<Arc<Settings>>,
+    pub(super) settings: CurrentSettings,
     pub(super) sessions: Sessions,
     pub(super) ended: Ended,
     pub(super) throttle: Throttle,
     pub(super) owners: Owners,
+    /// Where connections to servers are of our own stack.
+    pub(super) path_limits: Option<PathLimitSet>,
     pub(super) lasting: Lasting,
     pub(super) own_places: OwnPlaces,
     pub(super) clients: Clients,
@@ -108,7 +111,7 @@ pub(super) struct Known {
 
 impl Inner {
     pub(super) fn settings(&self) -> Arc<Settings> {
-        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.settings.get()
     }
 
     pub(super) fn stop(&self) -> watch::Receiver<Stop> {
@@ -273,9 +276,8 @@ impl Inner {
             direction,
         };
         let surroundings = &self.settings().surroundings;
-        let owned = self.owners.own(ours, || key(Direction::Up));
-        let gate =
-            |direction| Gate::new(self.throttle.open(key(direction)), surroundings.clone(), owned.clone());
+        self.owners.own(ours, || key(Direction::Up));
+        let gate = |direction| Gate::new(self.throttle.open(key(direction)), surroundings.clone());
         Gates { to_server: gate(Direction::Up), to_client: gate(Direction::Down) }
     }
 

@@ -1,6 +1,7 @@
 //! A Multipath TCP host: what it adds to [`HostCore`](polypath_tcp::HostCore): joins, tokens, endpoints and the memory of paths.
 
 mod accept;
+mod attached;
 mod budgets;
 mod ending;
 mod endpoints;
@@ -42,6 +43,8 @@ use crate::identifiers::SubflowId;
 use crate::path_manager::PathEvent;
 use crate::subflow::Stage;
 
+use attached::Attached;
+pub use attached::Attachment;
 pub(crate) use budgets::Budgets;
 pub use error::ConnectError;
 use hosted::Resources;
@@ -106,6 +109,7 @@ pub struct Host {
     ended: CarriedByAddress,
     /// Connections that ended before their peers had everything.
     cut_short: u64,
+    attached: Attached,
 }
 
 impl Host {
@@ -151,6 +155,7 @@ impl Host {
             old_peers: OldPeers::default(),
             ended: CarriedByAddress::default(),
             cut_short: 0,
+            attached: Attached::default(),
         }
     }
 
@@ -431,6 +436,7 @@ impl Host {
         connection.carried().for_each(|(addr, carried)| self.ended.add(addr, carried));
         self.cut_short += u64::from(connection.is_cut_short());
         connection.release_memory(&mut self.resources.memory);
+        self.attached.remove(id);
         self.tokens.remove(connection.local_token(), id.index() as u32);
     }
 }

@@ -10,38 +10,14 @@ use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{ConnectionConfig, Host, HostConfig};
 use polypath_wire::Packet;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::in_memory::{Receiver, Sender, link};
 use super::*;
 use crate::engine::ConnectOptions;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const PORT: u16 = 443;
-
-/// An end of a link without delay or loss. What the other end leaves is lost.
-struct Sender(UnboundedSender<Packet>);
-
-impl Transmit for Sender {
-    fn transmit(&mut self, packet: Packet) -> io::Result<()> {
-        let _ = self.0.send(packet);
-        Ok(())
-    }
-}
-
-struct Receiver(UnboundedReceiver<Packet>);
-
-impl Receive for Receiver {
-    fn poll_receive(&mut self, cx: &mut Context<'_>, packets: &mut Vec<Packet>) -> Poll<io::Result<()>> {
-        match self.0.poll_recv(cx) {
-            Poll::Ready(Some(packet)) => {
-                packets.push(packet);
-                Poll::Ready(Ok(()))
-            }
-            _ => Poll::Pending,
-        }
-    }
-}
 
 /// Panics when something arrives.
 struct Faulty(Receiver);
@@ -67,10 +43,8 @@ fn stack<R: Receive + 'static>(at: Ipv4Addr, transmit: Sender, receive: R, recei
 
 /// A client and a server, which takes in `receive_bytes` before its application reads.
 fn stacks(receive_bytes: u64) -> (Stack, Stack) {
-    let (to_server, at_server) = unbounded_channel();
-    let (to_client, at_client) = unbounded_channel();
-    let client = stack(CLIENT, Sender(to_server), Receiver(at_client), 1 << 20);
-    (client, stack(SERVER, Sender(to_client), Receiver(at_server), receive_bytes))
+    let [(to_server, at_client), (to_client, at_server)] = link();
+    (stack(CLIENT, to_server, at_client, 1 << 20), stack(SERVER, to_client, at_server, receive_bytes))
 }
 
 async fn pair(client: &Stack, server: &Stack) -> (StackStream, StackStream) {
@@ -140,13 +114,12 @@ async fn a_drain_does_not_wait_for_what_a_stack_that_has_ended_had_half_closed()
 
 #[tokio::test]
 async fn a_driver_that_panics_ends_its_stack_with_what_it_said() {
-    let (to_peer, mut at_peer) = unbounded_channel();
-    let (from_peer, at_client) = unbounded_channel();
-    let client = stack(CLIENT, Sender(to_peer), Faulty(Receiver(at_client)), 1 << 20);
+    let [(to_peer, at_client), (mut from_peer, mut at_peer)] = link();
+    let client = stack(CLIENT, to_peer, Faulty(at_client), 1 << 20);
     let options = ConnectOptions::default();
     let returning = async {
-        let syn = at_peer.recv().await.expect("a SYN");
-        from_peer.send(syn).expect("the driver listens");
+        let syn = at_peer.next().await.expect("a SYN");
+        from_peer.transmit(syn).expect("it is handed on");
     };
     let (connected, ()) = tokio::join!(client.connect((SERVER, PORT).into(), &options), returning);
     let error = connected.expect_err("the driver panicked");

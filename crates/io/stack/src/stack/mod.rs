@@ -14,6 +14,9 @@ mod ended;
 pub mod ending;
 mod figures;
 mod handle;
+#[cfg(any(test, feature = "test-support"))]
+#[doc(hidden)]
+pub mod in_memory;
 mod limited_paths;
 mod listener;
 mod opening;
@@ -39,6 +42,7 @@ pub use driver::{Receive, Transmit};
 pub use ended::StackEnded;
 pub use figures::{Figures, PathFigures};
 pub use handle::{Stack, WeakStack};
+pub use limited_paths::PathLimitSet;
 pub use listener::StackListener;
 pub use path_limits::{LimitFigures, LimitedWays, PathLimit, PathLimitState, SeenSubflow, TooManyLimits};
 pub use paths::KnownPath;

@@ -159,24 +159,25 @@ async fn limits_of_paths_know_subflows_as_the_network_does() {
     let by_peer = PathLimit::new(rate, move |subflow| {
         both(!subflow.is_client && subflow.ends.remote.addr == its_client)
     });
-    client.set_path_limit("interface", by_interface).expect("room");
-    server.set_path_limit("peer", by_peer).expect("room");
+    let (at_client, at_server) = (client.path_limit_set(), server.path_limit_set());
+    at_client.set("interface", by_interface).expect("room");
+    at_server.set("peer", by_peer).expect("room");
     // Where nothing passes, they come down at once.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let before: Vec<u64> = carried(&near);
     exchange(&mut near, &mut far, 8 << 20).await;
     let bytes: Vec<u64> = carried(&near).iter().zip(before).map(|(after, before)| after - before).collect();
     assert!(bytes[1] < bytes[0] / 2, "{bytes:?}");
-    for (stack, name) in [(&client, "interface"), (&server, "peer")] {
-        let limits = stack.path_limits();
+    for (set, name) in [(&at_client, "interface"), (&at_server, "peer")] {
+        let limits = set.states();
         let [limit] = &limits[..] else { panic!("{limits:?}") };
         assert_eq!((limit.name.as_str(), limit.rate, limit.subflows), (name, rate, 1));
         let ways = [limit.sent, limit.received];
         assert!(ways.iter().all(|way| way.passed_packets > 0), "{limits:?}");
-        assert!(stack.remove_path_limit(name) && !stack.remove_path_limit(name));
+        assert!(set.remove(name) && !set.remove(name));
     }
     exchange(&mut far, &mut near, 8 << 20).await;
-    assert!(client.path_limits().is_empty());
+    assert!(at_client.states().is_empty());
 }
 
 /// What each subflow has carried to the other end.

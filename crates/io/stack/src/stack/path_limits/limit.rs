@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use polypath_mptcp::ConnectionId;
+use polypath_mptcp::{Attachment, ConnectionId};
 use polypath_units::BitRate;
 use polypath_wire::FourTuple;
 
@@ -28,6 +28,8 @@ pub struct SeenSubflow {
     pub ends: FourTuple,
     /// What people call the path: its interface.
     pub path_name: Option<String>,
+    /// What was said last of whose the connection is, by [`Stack::set_owner`](crate::stack::Stack::set_owner).
+    pub owner: Option<Attachment>,
 }
 
 /// Which packets of a subflow a limit is of.
@@ -87,6 +89,10 @@ impl fmt::Debug for PathLimit {
         f.debug_struct("PathLimit").field("rate", &self.rate).finish_non_exhaustive()
     }
 }
+
+/// Who has set a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::stack) struct SetId(pub(super) u64);
 
 /// The number of a limit, which it keeps when it is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

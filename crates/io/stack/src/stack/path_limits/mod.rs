@@ -8,19 +8,20 @@ mod limit;
 mod lines;
 mod members;
 
-use polypath_mptcp::{ConnectionId, Host};
+use polypath_mptcp::{Attachment, ConnectionId, Host};
 use polypath_units::Instant;
 use polypath_wire::{FourTuple, Packet};
 
-pub(super) use self::limit::MOST_LIMITS;
 pub use self::limit::{LimitFigures, LimitedWays, PathLimit, PathLimitState, SeenSubflow, TooManyLimits};
 use self::limit::{LimitId, Way};
+pub(super) use self::limit::{MOST_LIMITS, SetId};
 use self::lines::Lines;
 use self::members::{Hops, Members};
 
 #[derive(Debug)]
 struct Set {
     id: LimitId,
+    of: SetId,
     name: String,
     limit: PathLimit,
 }
@@ -30,6 +31,7 @@ pub(super) struct Unsorted {
     pub(super) tuple: FourTuple,
     pub(super) connection: ConnectionId,
     pub(super) is_client: bool,
+    pub(super) owner: Option<Attachment>,
 }
 
 /// The limits as they were when somebody went to find that out.
@@ -48,6 +50,7 @@ pub(super) struct Sorted([Hops; 2]);
 pub(super) struct PathLimits {
     set: Vec<Set>,
     next: u64,
+    next_set: u64,
     round: u64,
     lines: Lines,
     members: Members,
@@ -101,7 +104,8 @@ impl PathLimits {
         let of_host = |tuple| {
             // What is nobody's is not kept in mind.
             let (connection, is_client) = host.connection_of(&tuple)?;
-            Some(Unsorted { tuple, connection, is_client })
+            let owner = host.attached(connection).cloned();
+            Some(Unsorted { tuple, connection, is_client, owner })
         };
         self.members.take_unsorted().into_iter().filter_map(of_host).collect()
     }
@@ -119,41 +123,56 @@ impl PathLimits {
         }
     }
 
+    /// Names for somebody who sets limits.
+    pub(super) fn begin_set(&mut self) -> SetId {
+        self.next_set += 1;
+        SetId(self.next_set)
+    }
+
+    /// What it was before is returned, for who drops it while nothing is locked.
     pub(super) fn set(
         &mut self,
         now: Instant,
-        name: &str,
+        (of, name): (SetId, &str),
         limit: PathLimit,
         host: &Host,
-    ) -> Result<(), TooManyLimits> {
+    ) -> Result<Option<PathLimit>, TooManyLimits> {
         let rate = limit.rate;
-        let id = if let Some(set) = self.set.iter_mut().find(|set| set.name == name) {
-            set.limit = limit;
+        let mut before = None;
+        let id = if let Some(set) = self.set.iter_mut().find(|set| set.of == of && set.name == name) {
+            before = Some(std::mem::replace(&mut set.limit, limit));
             set.id
         } else if self.set.len() >= MOST_LIMITS {
             return Err(TooManyLimits);
         } else {
             let id = LimitId(self.next);
             self.next += 1;
-            self.set.push(Set { id, name: name.into(), limit });
+            self.set.push(Set { id, of, name: name.into(), limit });
             id
         };
         self.lines.set(now, id, rate);
         self.change(host);
-        Ok(())
+        Ok(before)
     }
 
-    pub(super) fn remove(&mut self, now: Instant, name: &str, host: &Host) -> bool {
-        let Some(place) = self.set.iter().position(|set| set.name == name) else { return false };
-        let gone = self.set.remove(place);
-        self.lines.remove(now, gone.id);
+    /// Those of somebody, or one of them; returned for who drops them while nothing is locked.
+    pub(super) fn remove(
+        &mut self,
+        now: Instant,
+        of: SetId,
+        name: Option<&str>,
+        host: &Host,
+    ) -> Vec<PathLimit> {
+        let is_meant = |set: &mut Set| set.of == of && name.is_none_or(|name| set.name == name);
+        let gone: Vec<Set> = self.set.extract_if(.., is_meant).collect();
+        gone.iter().for_each(|set| self.lines.remove(now, set.id));
         if self.set.is_empty() {
             self.round += 1;
             self.members = Members::default();
-        } else {
+        } else if !gone.is_empty() {
             self.change(host);
         }
-        true
+        gone.into_iter().map(|set| set.limit).collect()
     }
 
     /// All pass at once, from now on.
@@ -174,14 +193,15 @@ impl PathLimits {
         self.members.look_again(host.subflow_tuples());
     }
 
-    pub(super) fn states(&mut self, host: &Host) -> Vec<PathLimitState> {
+    /// Those of somebody, in the order in which they were set.
+    pub(super) fn states(&mut self, of: SetId, host: &Host) -> Vec<PathLimitState> {
         self.members.retain(&host.subflow_tuples().collect());
         let state = |set: &Set| {
             let [sent, received] = self.lines.figures(set.id);
             let subflows = self.members.count(set.id);
             PathLimitState { name: set.name.clone(), rate: set.limit.rate, subflows, sent, received }
         };
-        self.set.iter().map(state).collect()
+        self.set.iter().filter(|set| set.of == of).map(state).collect()
     }
 }
 
@@ -196,3 +216,6 @@ impl Question {
         Sorted([hops(|ways| ways.sent), hops(|ways| ways.received)])
     }
 }
+
+#[cfg(test)]
+mod owner_tests;
