@@ -140,6 +140,7 @@ mod tests {
     use std::task::{Context, Poll};
 
     use polypath_mptcp::HostConfig;
+    use polypath_mptcp::path_manager::LocalEndpoint;
     use polypath_wire::Packet;
 
     use super::*;
@@ -189,6 +190,21 @@ mod tests {
         // Whoever asks for one that somebody has is told.
         let taken = stack.listen(at(FIRST_FREE_PORT)).expect_err("somebody else has it");
         assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[tokio::test]
+    async fn connections_start_at_the_first_path_again_once_it_is_back() {
+        let path = |id| LocalEndpoint::subflow([10, 0, 0, id].into(), id);
+        let config = HostConfig { endpoints: vec![path(1), path(2)], ..HostConfig::default() };
+        let stack = Stack::start(config, Nowhere, [Nowhere]).expect("a stack");
+        let remote = ([192, 0, 2, 1], 80).into();
+        let starts_at =
+            |id| stack.shared.peek(|state| state.first_path(remote).expect("a path") == path(id).addr);
+        assert!(starts_at(1));
+        stack.remove_path(path(1).addr);
+        assert!(starts_at(2));
+        stack.add_path(path(1));
+        assert!(starts_at(1));
     }
 
     #[tokio::test]

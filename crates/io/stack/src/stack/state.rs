@@ -539,17 +539,20 @@ impl State {
         ids.filter_map(|id| Some((id, self.host.info(id)?))).collect()
     }
 
-    /// The address from which a connection to `remote` starts: a path of its family, no backup if it can be avoided.
+    /// The address from which a connection to `remote` starts: a path of its family, no backup if it can be avoided. Of equal ones it is that
+    /// of the least identifier, also when it was gone for a while.
     pub(super) fn first_path(&self, remote: SocketAddr) -> io::Result<IpAddr> {
         let own = &self.host.config().endpoints;
         let of_family = own.iter().filter(|path| path.addr.is_ipv4() == remote.is_ipv4());
-        of_family.min_by_key(|path| (path.backup, path.priority)).map(|path| path.addr).ok_or_else(|| {
-            let text = "this stack has no paths to connect over: it only listens";
-            match own.is_empty() {
-                true => io::Error::new(io::ErrorKind::NetworkUnreachable, text),
-                false => lacks_family(remote),
-            }
-        })
+        of_family.min_by_key(|path| (path.backup, path.priority, path.id)).map(|path| path.addr).ok_or_else(
+            || {
+                let text = "this stack has no paths to connect over: it only listens";
+                match own.is_empty() {
+                    true => io::Error::new(io::ErrorKind::NetworkUnreachable, text),
+                    false => lacks_family(remote),
+                }
+            },
+        )
     }
 
     /// Settings that a program brings, with packets no larger than the stack's paths take.
