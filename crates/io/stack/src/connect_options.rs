@@ -21,6 +21,9 @@ pub struct ConnectOptions {
     /// Keep-alives of the kernel begin when [`Stream::keep_alive`](crate::engine::Stream::keep_alive) asks for them: a connection that
     /// ends before costs four calls less.
     pub defers_keepalive: bool,
+    /// The kernel sends the first bytes that are written with the SYN, once the server has given a cookie (TCP Fast Open, RFC 7413). Connecting waits
+    /// for nothing then: that nobody answers comes with the first read. The server may get those bytes twice (RFC 7413).
+    pub fast_open: bool,
 }
 
 impl ConnectOptions {

@@ -24,6 +24,7 @@ use crate::target::{Host, Name, Target};
 #[derive(Clone, Debug)]
 pub struct Connector {
     engine: Engine,
+    asks_fast: bool,
     resolvers: Arc<OnceCell<Resolvers>>,
 }
 
@@ -49,7 +50,15 @@ impl Connector {
     /// Over this engine.
     #[must_use]
     pub fn new(engine: Engine) -> Self {
-        Self { engine, resolvers: Arc::default() }
+        Self { engine, asks_fast: false, resolvers: Arc::default() }
+    }
+
+    /// The same, where a converter on the way gets its request with the SYN, once it has given a cookie of TCP Fast Open (RFC 7413). Only connections
+    /// of the kernel can.
+    #[must_use]
+    pub fn with_fast_open(mut self) -> Self {
+        self.asks_fast = true;
+        self
     }
 
     /// The engine.
@@ -65,7 +74,21 @@ impl Connector {
         limit: Duration,
         allows: impl Fn(IpAddr) -> bool,
     ) -> Result<ServerSide, ConnectFailure> {
-        self.connect_by(target, limit, allows, |address| attempt(self.engine.clone(), address)).await
+        self.connect_by(target, limit, allows, |address| attempt(self.engine.clone(), address, false)).await
+    }
+
+    /// Whether who is at that target is asked with the SYN. Of several addresses, the first that answers is wanted.
+    pub(super) fn asks_fast(&self, target: &Target) -> bool {
+        self.asks_fast && target.address().is_some()
+    }
+
+    /// As [`Connector::connect`] to where all may be reached, but it may return before the connection is there: what is written first goes with the SYN.
+    pub(super) async fn connect_fast(
+        &self,
+        target: &Target,
+        limit: Duration,
+    ) -> Result<ServerSide, ConnectFailure> {
+        self.connect_by(target, limit, |_| true, |address| attempt(self.engine.clone(), address, true)).await
     }
 
     /// The same, where `open` makes an attempt at one address.
@@ -186,8 +209,8 @@ impl Failures {
     }
 }
 
-async fn attempt(engine: Engine, address: SocketAddr) -> Result<ServerSide, ConnectFailure> {
-    let options = ConnectOptions { defers_keepalive: true, ..ConnectOptions::default() };
+async fn attempt(engine: Engine, address: SocketAddr, fast_open: bool) -> Result<ServerSide, ConnectFailure> {
+    let options = ConnectOptions { defers_keepalive: true, fast_open, ..ConnectOptions::default() };
     let connected = engine.connect(address, &options).await;
     connected
         .map(|stream| ServerSide { stream, address, early: Bytes::new() })

@@ -15,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
+use super::at_once::send_at_once;
 use super::budgets::UsedBudget;
 use super::clock::{cookie_period, now};
 use super::connect::{Connector, ServerSide};
@@ -31,7 +32,7 @@ use super::session::{Ending, SessionEnd};
 use super::sessions::{Session, Sessions};
 use super::settings::{CurrentSettings, Entrance, EntranceKind, InterceptedBy, Settings};
 use super::udp;
-use super::within::{Inner, Known, Stop, Visitor, is_multipath, send_at_once};
+use super::within::{Inner, Known, Stop, Visitor, is_multipath};
 use crate::access::{Clients, Memory};
 use crate::convert;
 use crate::failure::{ConnectFailure, UpstreamFailure};

@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is where the time comes from")]
 
+mod at_once;
 mod budgets;
 mod clock;
 mod connect;

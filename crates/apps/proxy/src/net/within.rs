@@ -6,12 +6,12 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use polypath_mptcp::ConnectionOption;
 use polypath_stack::engine::Stream;
 use polypath_stack::stack::PathLimitSet;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, watch};
 
+use super::at_once::send_at_once;
 use super::connect::{Connector, ServerSide};
 use super::counts::Ended;
 use super::flow::Flow;
@@ -316,16 +316,6 @@ impl Inner {
             _ => ends.map(Ends::abort),
         };
         ending
-    }
-}
-
-/// Bytes leave when they come: who waits for more to send with them is a client or a server.
-pub(super) fn send_at_once(stream: &Stream) {
-    match stream {
-        Stream::Stack(stream) => stream.set_option(ConnectionOption::NoDelay(true)),
-        // What has ended has no options.
-        Stream::Kernel(stream) => drop(stream.as_tokio().set_nodelay(true)),
-        _ => {}
     }
 }
 

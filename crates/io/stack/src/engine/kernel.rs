@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::kernel_congestion::choose_congestion;
+use super::kernel_fast_open::{accept_fast, connect_fast};
 use super::kernel_info::{
     is_all_acknowledged, is_all_acknowledged_by_tcp, is_multipath, stream_info, tcp_info,
 };
@@ -32,6 +33,7 @@ const BACKLOG: i32 = 4096;
 pub struct KernelEngine {
     is_plain_tcp: bool,
     is_transparent: bool,
+    listens_fast: bool,
     namespace: Option<Namespace>,
     keepalive: Keepalive,
     congestion: Option<String>,
@@ -127,6 +129,13 @@ impl KernelEngine {
         self
     }
 
+    /// The same with listeners that take bytes with the SYN (TCP Fast Open, RFC 7413), where `net.ipv4.tcp_fastopen` lets them.
+    #[must_use]
+    pub fn with_fast_open_listeners(mut self) -> Self {
+        self.listens_fast = true;
+        self
+    }
+
     /// The same with sockets in another network namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: Namespace) -> Self {
@@ -169,6 +178,10 @@ impl KernelEngine {
         if !options.defers_keepalive {
             self.keepalive.set(SockRef::from(&socket));
         }
+        if options.fast_open {
+            // Without it, it connects as others do.
+            let _ = connect_fast(&socket);
+        }
         let inner = options.in_time(remote, None, socket.connect(remote)).await?;
         let mut stream = KernelStream::new(inner, remote, is_plain, &self.tally);
         stream.deferred_keepalive = options.defers_keepalive.then_some(self.keepalive);
@@ -205,6 +218,7 @@ impl KernelEngine {
                 io::ErrorKind::AddrInUse => {
                     "; expected another port, or the end of who has it (`ss -ltnp` shows programs, `polypath ss -l` engine tun)"
                 }
+                io::ErrorKind::AddrNotAvailable => "; expected an address of this host (`ip addr`)",
                 _ => "",
             };
             io::Error::new(error.kind(), format!("can't listen at {local}: {error}{expected}"))
@@ -219,9 +233,17 @@ impl KernelEngine {
         }
         socket.bind(local).map_err(refused)?;
         self.keepalive.set(SockRef::from(&socket));
+        self.listen_fast(&socket);
         let inner = socket.listen(BACKLOG as u32).map_err(refused)?;
         let (tally, wants_multipath) = (self.tally.clone(), !self.is_plain_tcp);
         Ok(KernelListener { inner, keepalive: self.keepalive, tally, wants_multipath })
+    }
+
+    /// Where that can't be, clients connect as others do.
+    fn listen_fast(&self, listener: &impl AsFd) {
+        if self.listens_fast {
+            let _ = accept_fast(listener);
+        }
     }
 
     /// Goes on with a socket that listens already, such as one that a service manager opened. Whether Multipath TCP is spoken there is as that
@@ -234,6 +256,7 @@ impl KernelEngine {
         }
         let wants_multipath = socket.protocol()? == Some(Protocol::MPTCP);
         self.keepalive.set(socket);
+        self.listen_fast(&listener);
         listener.set_nonblocking(true)?;
         let (inner, tally) = (TcpListener::from_std(listener)?, self.tally.clone());
         Ok(KernelListener { inner, keepalive: self.keepalive, tally, wants_multipath })
@@ -467,6 +490,14 @@ mod tests {
         let error = listened.expect_err("no runtime");
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<NoRuntime>());
         assert_eq!(inner, Some(&NoRuntime::Missing));
+    }
+
+    #[tokio::test]
+    async fn an_address_of_others_is_told() {
+        // RFC 5737 keeps it for documents.
+        let listened = KernelEngine::plain_tcp().listen("192.0.2.255:0".parse().expect("an address"));
+        let said = listened.expect_err("it is not here").to_string();
+        assert!(said.ends_with("expected an address of this host (`ip addr`)"), "{said}");
     }
 
     #[tokio::test]

@@ -7,6 +7,8 @@ mod kernel;
 #[cfg(feature = "kernel")]
 mod kernel_congestion;
 #[cfg(feature = "kernel")]
+mod kernel_fast_open;
+#[cfg(feature = "kernel")]
 mod kernel_info;
 #[cfg(feature = "kernel")]
 mod meter;

@@ -7,6 +7,7 @@ mod budgets;
 mod doors;
 mod entrance_text;
 mod entrances;
+mod fast_open;
 mod figures;
 mod file;
 mod handed_down;

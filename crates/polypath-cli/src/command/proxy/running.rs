@@ -22,6 +22,7 @@ use super::super::{Failure, complain, print_line};
 use super::answering::{Answering, Asked, Offered, offer};
 use super::arguments::{Accept, RunArguments};
 use super::doors::Doors;
+use super::fast_open;
 use super::figures::Figures;
 use super::file::Plan;
 use super::handed_down::HandedDown;
@@ -61,6 +62,7 @@ pub(super) async fn run(
     mut plan: Plan,
     given: Given,
 ) -> Result<(), Failure> {
+    let opens_fast = arguments.opens_fast()?;
     let (ask, asked) = unbounded_channel();
     let mut wishes = Wishes::new(asked)?;
     let offered = offer(arguments.instance.as_deref())?;
@@ -79,6 +81,17 @@ pub(super) async fn run(
         Accept::Tcp => Engine::from(KernelEngine::plain_tcp()),
         Accept::Engine => engine.clone(),
     };
+    let mut connector = Connector::new(engine.clone());
+    let accepting = match accepting {
+        Engine::Kernel(accepting) if opens_fast => {
+            connector = connector.with_fast_open();
+            fast_open::warning(plan.via.is_some(), !plan.entrances.is_empty())
+                .iter()
+                .for_each(|line| complain(line));
+            accepting.with_fast_open_listeners().into()
+        }
+        accepting => accepting,
+    };
     let multipath = (arguments.accept == Accept::Kernel).then(KernelEngine::new);
     let (lines, written) = Log::new(io::stdout(), complain).map_err(Failure::run)?;
     let lines = Arc::new(lines);
@@ -88,7 +101,7 @@ pub(super) async fn run(
     let names = Arc::new(UplinkNames::default());
     let machine = Arc::new(Machine(names.clone()));
     let settings = Settings { surroundings: machine.clone(), ..plan.settings() };
-    let proxy = Proxy::new(Connector::new(engine.clone()), settings, move |end| {
+    let proxy = Proxy::new(connector, settings, move |end| {
         if let Some(lines) = logging.upgrade().filter(|_| !is_quiet) {
             let now = SystemTime::now();
             lines.line(&if is_json { told::json(end, now) } else { told::text(end, now) });

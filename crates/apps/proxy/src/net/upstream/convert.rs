@@ -1,5 +1,6 @@
 //! By 0-RTT TCP Convert (RFC 8803).
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,6 +9,7 @@ use polypath_stack::engine::Stream;
 use polypath_units::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::super::at_once::send_at_once;
 use super::super::clock::now;
 use super::super::connect::ServerSide;
 use super::dialer::Dialer;
@@ -47,8 +49,7 @@ impl Converter {
             if let Some(cookie) = cookie.clone() {
                 client = client.with_cookie(cookie);
             }
-            let mut stream = dialer.dial().await?;
-            let (outcome, early) = ask(&mut stream, client, first).await?;
+            let (stream, outcome, early) = ask(dialer, client, first).await?;
             let error = match outcome {
                 // That the server speaks Multipath TCP itself is not made use of: whether the way to it lets that through is not known.
                 Outcome::Connected { .. } => return Ok(ServerSide { stream, address: server, early }),
@@ -84,26 +85,46 @@ impl Converter {
     }
 }
 
-/// What the converter answers, and what the server has said behind that.
+/// A connection to a converter, what that answers, and what the server has said behind that.
 async fn ask(
-    stream: &mut Stream,
+    dialer: &Dialer<'_>,
     mut client: Client,
     first: &[u8],
-) -> Result<(Outcome, Bytes), ConnectFailure> {
-    let request = [&client.first_bytes(), first].concat();
+) -> Result<(Stream, Outcome, Bytes), ConnectFailure> {
+    let request = client.first_bytes();
+    let mut stream = if dialer.is_fast() { dialer.dial_fast().await? } else { dialer.dial().await? };
     // A converter that refuses may have closed by now, and its answer is there all the same.
-    let _ = stream.write_all(&request).await;
+    if dialer.is_fast() {
+        // What comes with a SYN may come twice. The server gets what it is told first only once.
+        send_at_once(&stream);
+        let _ = stream.write_all(&request).await;
+        let _ = stream.write_all(first).await;
+    } else {
+        let _ = stream.write_all(&[&request, first].concat()).await;
+    }
     let mut answer = BytesMut::with_capacity(LONGEST_MESSAGE);
     loop {
         match client.poll_outcome(&mut answer) {
-            Ok(Some(outcome)) => return Ok((outcome, answer.freeze())),
+            Ok(Some(outcome)) => return Ok((stream, outcome, answer.freeze())),
             Ok(None) => {}
             Err(_) => return Err(upstream(UpstreamFailure::Garbled)),
         }
         match stream.read_buf(&mut answer).await {
             Ok(1..) => {}
-            Ok(0) | Err(_) => return Err(upstream(UpstreamFailure::Silent)),
+            Ok(0) => return Err(upstream(UpstreamFailure::Silent)),
+            Err(error) => return Err(upstream(failure_of(&error))),
         }
+    }
+}
+
+/// Of a connection that was used before it was there, the first read tells that there is none.
+fn failure_of(error: &io::Error) -> UpstreamFailure {
+    match ConnectFailure::from(error) {
+        ConnectFailure::Refused
+        | ConnectFailure::NetworkUnreachable
+        | ConnectFailure::HostUnreachable
+        | ConnectFailure::TimedOut => UpstreamFailure::Unreachable,
+        _ => UpstreamFailure::Silent,
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use polypath_stack::engine::Stream;
 
-use super::super::connect::Connector;
+use super::super::connect::{Connector, ServerSide};
 use crate::failure::{ConnectFailure, UpstreamFailure};
 use crate::target::Target;
 
@@ -21,13 +21,26 @@ impl<'a> Dialer<'a> {
         Self { connector, at, limit }
     }
 
+    /// Whether [`Dialer::dial_fast`] is possible.
+    pub(super) fn is_fast(&self) -> bool {
+        self.connector.asks_fast(self.at)
+    }
+
     /// The rules are of servers: whoever set the proxy up wants it.
     pub(super) async fn dial(&self) -> Result<Stream, ConnectFailure> {
-        let reached = self.connector.connect(self.at, self.limit, |_| true).await;
-        reached.map(|proxy| proxy.stream).map_err(|failure| match failure {
-            // Another way would not help, and it is not the proxy's fault.
-            ConnectFailure::Local => failure,
-            _ => ConnectFailure::Upstream(UpstreamFailure::Unreachable),
-        })
+        stream_of(self.connector.connect(self.at, self.limit, |_| true).await)
     }
+
+    /// As [`Connector::connect_fast`].
+    pub(super) async fn dial_fast(&self) -> Result<Stream, ConnectFailure> {
+        stream_of(self.connector.connect_fast(self.at, self.limit).await)
+    }
+}
+
+fn stream_of(reached: Result<ServerSide, ConnectFailure>) -> Result<Stream, ConnectFailure> {
+    reached.map(|proxy| proxy.stream).map_err(|failure| match failure {
+        // Another way would not help, and it is not the proxy's fault.
+        ConnectFailure::Local => failure,
+        _ => ConnectFailure::Upstream(UpstreamFailure::Unreachable),
+    })
 }
