@@ -3,6 +3,7 @@
 mod excerpt;
 mod proxies;
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -126,9 +127,29 @@ fn excerpt(arguments: &Arguments, directory: &Path) -> Result<Excerpt, Failure> 
         Some(wanted) => row.interface == *wanted,
         None => other.is_none(),
     };
+    for (kind, wanted, there) in
+        [("proxy", &arguments.proxy, &proxies), ("interface", &arguments.interface, &rows)]
+    {
+        if let Some(wanted) = wanted {
+            check_name(kind, wanted, &there.iter().map(|row| row.interface.as_str()).collect())?;
+        }
+    }
     rows.retain(|row| is_meant(&arguments.interface, &arguments.proxy, row));
     proxies.retain(|row| is_meant(&arguments.proxy, &arguments.interface, row));
     Ok(Excerpt { from_s, to_s, resolution, rows, proxies })
+}
+
+/// Whether one of that name is among those of this time, if any are.
+fn check_name(kind: &str, wanted: &str, there: &BTreeSet<&str>) -> Result<(), Failure> {
+    if there.is_empty() || there.contains(wanted) {
+        return Ok(());
+    }
+    let there: Vec<String> = there.iter().map(|name| harmless(name)).collect();
+    Err(Failure::Input(format!(
+        "--{kind}: nothing of {} is known in this time: expected {}",
+        harmless(wanted),
+        there.join(" or ")
+    )))
 }
 
 const COLUMNS: [&str; 7] =
@@ -354,6 +375,15 @@ mod tests {
         for wrong in ["", "24", "h", "-1h", "1y", "1.5h", "0s", "99999999999999999999d", "9999999d"] {
             assert!(parse_since(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn who_is_not_there_is_told_who_is() {
+        let there = BTreeSet::from(["eth0", "wwan0"]);
+        assert!(check_name("interface", "eth0", &there).is_ok());
+        assert!(check_name("interface", "eth1", &BTreeSet::new()).is_ok(), "nothing was recorded");
+        let said = check_name("interface", "eth1", &there).expect_err("none of them").message();
+        assert_eq!(said, "--interface: nothing of eth1 is known in this time: expected eth0 or wwan0");
     }
 
     #[test]

@@ -495,7 +495,7 @@ mod tests {
     #[tokio::test]
     async fn an_address_of_others_is_told() {
         // RFC 5737 keeps it for documents.
-        let listened = KernelEngine::plain_tcp().listen("192.0.2.255:0".parse().expect("an address"));
+        let listened = KernelEngine::plain_tcp().listen("198.51.100.1:0".parse().expect("an address"));
         let said = listened.expect_err("it is not here").to_string();
         assert!(said.ends_with("expected an address of this host (`ip addr`)"), "{said}");
     }

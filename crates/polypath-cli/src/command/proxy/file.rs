@@ -247,8 +247,14 @@ pub(super) fn read_users(path: &Path) -> Result<Arc<UserList>, Failure> {
 
 impl File {
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            // A word alone is seldom a file.
+            let is_word = error.kind() == std::io::ErrorKind::NotFound
+                && path.to_str().is_some_and(|name| name.bytes().all(|letter| letter.is_ascii_lowercase()));
+            let expected =
+                if is_word { "; expected a file, or status, set, unset, reload or down" } else { "" };
+            Failure::Input(format!("{}: {error}{expected}", path.display()))
+        })?;
         Self::parse(&text, path)
     }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polypath_netsetup::{Intercept, Interception, SetupError, Watch};
 use polypath_system::Namespace;
+use rustix::thread::{CapabilitySet, capabilities};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::super::engine::guardian;
@@ -27,6 +28,11 @@ impl Rules {
 impl Intercepting {
     /// Of nothing so far.
     pub(super) async fn begin() -> Result<Self, Failure> {
+        let may_change =
+            capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN));
+        if !may_change {
+            return Err(failure(SetupError::Permission));
+        }
         let opened = blocking(|| Interception::open(Some(&guardian()))).await?.map_err(failure)?;
         let watch =
             Namespace::current().and_then(|namespace| Watch::new(&namespace)).map_err(Failure::run)?;
