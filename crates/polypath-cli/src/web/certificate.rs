@@ -84,9 +84,30 @@ impl Certificate {
         }
     }
 
-    pub(super) fn signing(&self) -> Arc<CertifiedKey> {
+    /// To show it, and to sign with its key.
+    pub(crate) fn signing(&self) -> Arc<CertifiedKey> {
         self.0.clone()
     }
+}
+
+/// The same certificates: their key is one.
+impl PartialEq for Certificate {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.cert == other.0.cert
+    }
+}
+
+impl Eq for Certificate {}
+
+/// Certificates of authorities, from a file in PEM.
+pub(crate) fn authorities_in(file: &Path) -> Result<RootCertStore, CertificateError> {
+    let mut authorities = RootCertStore::empty();
+    for certificate in chain_of(&read(file)?).map_err(|why| problem(file, why))? {
+        authorities.add(certificate).map_err(|error| {
+            problem(file, format!("a certificate in it can't be an authority's: {error}"))
+        })?;
+    }
+    Ok(authorities)
 }
 
 fn date(time: UnixTime) -> String {

@@ -72,7 +72,7 @@ use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 
 pub(crate) use blocks::file_body;
-pub(crate) use certificate::{Certificate, CertificateError};
+pub(crate) use certificate::{Certificate, CertificateError, authorities_in};
 pub(crate) use client::{Client, Error, Fetched};
 pub(crate) use connection::Access;
 pub(crate) use credentials::Token;

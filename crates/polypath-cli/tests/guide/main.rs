@@ -295,6 +295,14 @@ fn files_are_loaded() {
             Some("config") => polypath(&["get", "--config", file, "--engine", "tcp", "http://127.0.0.1:1/"]),
             Some("proxy") => {
                 fs::write(folder.path().join("users.txt"), "ann:secret\n").expect("users");
+                let made = rcgen::generate_simple_self_signed(["proxy.example.org".into()]).expect("a pair");
+                for (name, text) in [
+                    ("ca.pem", made.cert.pem()),
+                    ("proxy.pem", made.cert.pem()),
+                    ("proxy-key.pem", made.signing_key.serialize_pem()),
+                ] {
+                    fs::write(folder.path().join(name), text).expect("a file");
+                }
                 polypath(&["proxy", file, "--no-config", "--dry-run", "--engine", "tcp"])
             }
             kind => panic!("{}: what is {kind:?}?", block.place),

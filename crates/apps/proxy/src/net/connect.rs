@@ -10,12 +10,13 @@ use bytes::Bytes;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
 use polypath_stack::Engine;
-use polypath_stack::engine::{ConnectOptions, Stream};
+use polypath_stack::engine::ConnectOptions;
 use polypath_units::Instant;
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::leg::Leg;
 use crate::failure::ConnectFailure;
 use crate::race::{Family, Race};
 use crate::target::{Host, Name, Target};
@@ -39,7 +40,7 @@ struct Resolvers {
 #[derive(Debug)]
 pub struct ServerSide {
     /// The connection. Who keeps it for long has to ask it for keep-alives.
-    pub stream: Stream,
+    pub stream: Leg,
     /// Its address, of those that its name has.
     pub address: SocketAddr,
     /// What it has said already.
@@ -213,7 +214,7 @@ async fn attempt(engine: Engine, address: SocketAddr, fast_open: bool) -> Result
     let options = ConnectOptions { defers_keepalive: true, fast_open, ..ConnectOptions::default() };
     let connected = engine.connect(address, &options).await;
     connected
-        .map(|stream| ServerSide { stream, address, early: Bytes::new() })
+        .map(|stream| ServerSide { stream: Leg::Plain(stream), address, early: Bytes::new() })
         .map_err(|error| failure_of(&error))
 }
 

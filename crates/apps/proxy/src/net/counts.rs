@@ -45,6 +45,7 @@ impl From<&Ending> for Outcome {
             Ending::Finished => Self::Complete,
             Ending::NotReached(ConnectFailure::NotAllowed)
             | Ending::Refused(_)
+            | Ending::NotSecured(_)
             | Ending::NoProxyHeader(_) => Self::Refused,
             Ending::NotReached(ConnectFailure::Overloaded) | Ending::Overloaded(_) => Self::Overloaded,
             Ending::NotReached(_) => Self::NotReached,

@@ -15,7 +15,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-use super::at_once::send_at_once;
 use super::budgets::UsedBudget;
 use super::clock::{cookie_period, now};
 use super::connect::{Connector, ServerSide};
@@ -25,6 +24,7 @@ use super::full::MOST_TOLD;
 use super::http;
 use super::intercepted::destination;
 use super::lasting::Lasting;
+use super::leg::Leg;
 use super::negotiate::{negotiate, say_farewell};
 use super::own_places::OwnPlaces;
 use super::owners::Owners;
@@ -32,7 +32,7 @@ use super::session::{Ending, SessionEnd};
 use super::sessions::{Session, Sessions};
 use super::settings::{CurrentSettings, Entrance, EntranceKind, InterceptedBy, Settings};
 use super::udp;
-use super::within::{Inner, Known, Stop, Visitor, is_multipath};
+use super::within::{Inner, Known, Stop, Visitor};
 use crate::access::{Clients, Memory};
 use crate::convert;
 use crate::failure::{ConnectFailure, UpstreamFailure};
@@ -60,6 +60,8 @@ struct Visit<'a> {
     client: Visitor,
     entrance: &'a Entrance,
     session: &'a Arc<Session>,
+    /// Whom its certificate names.
+    named: Option<Box<str>>,
     /// Where the proxy listens.
     at: Option<SocketAddr>,
 }
@@ -200,15 +202,16 @@ impl Proxy {
 impl Inner {
     async fn session(
         self: Arc<Self>,
-        mut stream: Stream,
+        stream: Stream,
         peer: SocketAddr,
         at: Option<SocketAddr>,
         entrance: Arc<Entrance>,
     ) {
         // What is said of a connection that just passes through comes from the server alone: its first bytes wait for nothing.
         let says_nothing = matches!(entrance.kind, EntranceKind::Forward(_) | EntranceKind::Transparent(_));
-        if !(says_nothing && matches!(stream, Stream::Kernel(_))) {
-            send_at_once(&stream);
+        let mut stream = Leg::Plain(stream);
+        if entrance.tls.is_some() || !(says_nothing && stream.is_of_kernel()) {
+            stream.send_at_once();
         }
         let mut input = BytesMut::new();
         let mut client = peer;
@@ -238,20 +241,27 @@ impl Inner {
         let held = self.sessions.enter(entrance.protocol(), client, admission);
         let session = held.session();
         let visitor = Visitor { address: client, peer };
+        let mut named = None;
+        if let Some(tls) = &entrance.tls {
+            match Box::pin(self.secure(tls, stream, input.split().freeze())).await {
+                Ok((secured, by)) => (stream, named) = (secured, by),
+                Err(ending) => return self.tell_of_nobody(&entrance, client, &ending),
+            }
+        }
         if let EntranceKind::Http = entrance.kind {
             // It tells of each of its requests. Boxed, as are the others that are large: each connection moves its future.
-            let serving = http::serve(&self, stream, input.freeze(), visitor, &entrance, session.clone());
-            return Box::pin(serving).await;
+            let arrived = http::Arrived { stream, early: input.freeze(), visitor, named };
+            return Box::pin(http::serve(&self, arrived, &entrance, session.clone())).await;
         }
         let mut known = Known::default();
-        let visit = Visit { client: visitor, entrance: &entrance, session, at };
+        let visit = Visit { client: visitor, entrance: &entrance, session, named, at };
         let ending = self.run(stream, input, &visit, &mut known).await;
         self.tell(entrance.protocol(), client, &known, session.flow(), &ending);
     }
 
     async fn run(
         &self,
-        mut stream: Stream,
+        mut stream: Leg,
         mut input: BytesMut,
         visit: &Visit<'_>,
         known: &mut Known,
@@ -259,7 +269,8 @@ impl Inner {
         match &visit.entrance.kind {
             EntranceKind::Forward(target) => {
                 known.target = Some(target.clone());
-                visit.session.asks(None, target);
+                known.user.clone_from(&visit.named);
+                visit.session.asks(visit.named.as_deref(), target);
                 // What is there already may go with a request to a proxy on the way.
                 if self.settings().via.is_some() && read_now(&mut stream, &mut input).await.is_err() {
                     stream.abort();
@@ -290,14 +301,14 @@ impl Inner {
 
     async fn intercepted(
         &self,
-        stream: Stream,
+        stream: Leg,
         input: BytesMut,
         by: InterceptedBy,
         visit: &Visit<'_>,
         known: &mut Known,
     ) -> Ending {
         let at = visit.at.unwrap_or_else(|| unspecified(visit.client.peer));
-        let target = match destination(&stream, by, at) {
+        let target = match stream.with(|stream| destination(stream, by, at)) {
             Ok(Some(destination)) => Target::from(destination),
             found => {
                 stream.abort();
@@ -319,7 +330,7 @@ impl Inner {
     /// request to a proxy on the way.
     async fn go_on(
         &self,
-        client: Stream,
+        client: Leg,
         reached: Result<ServerSide, Ending>,
         said: usize,
         early: Bytes,
@@ -340,7 +351,7 @@ impl Inner {
 
     async fn negotiated(
         &self,
-        mut stream: Stream,
+        mut stream: Leg,
         mut input: BytesMut,
         mut negotiation: impl Negotiation,
         visit: &Visit<'_>,
@@ -356,7 +367,7 @@ impl Inner {
             Some(Err(_)) => return Ending::Unasked,
             None => return Ending::Stopped,
         };
-        known.user = request.user;
+        known.user = request.user.or_else(|| visit.named.clone());
         known.target = Some(request.target.clone());
         let user = known.user.as_deref();
         visit.session.asks(user, &request.target);
@@ -385,7 +396,7 @@ impl Inner {
         match reached {
             Ok(server) => {
                 visit.session.flow().moved(Way::ToServer, said - early.len());
-                if is_multipath(&server.stream) {
+                if server.stream.is_multipath() {
                     negotiation.handle_multipath();
                 }
                 let local = server.stream.local_addr().unwrap_or_else(|_| unspecified(server.address));
@@ -411,7 +422,7 @@ impl Inner {
 }
 
 /// Takes what a client has said already, and waits for nothing. Its end is left for who reads next.
-async fn read_now(stream: &mut Stream, input: &mut BytesMut) -> io::Result<()> {
+async fn read_now(stream: &mut Leg, input: &mut BytesMut) -> io::Result<()> {
     input.reserve(EARLY_BYTES);
     tokio::select! {
         biased;
@@ -421,7 +432,7 @@ async fn read_now(stream: &mut Stream, input: &mut BytesMut) -> io::Result<()> {
 }
 
 /// Who the client is, as somebody says who is to be believed.
-async fn read_proxy_header(stream: &mut Stream, input: &mut BytesMut) -> Result<ProxyHeader, Ending> {
+async fn read_proxy_header(stream: &mut Leg, input: &mut BytesMut) -> Result<ProxyHeader, Ending> {
     loop {
         match ProxyHeader::parse(input) {
             Ok(Some(header)) => return Ok(header),

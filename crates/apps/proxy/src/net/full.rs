@@ -7,12 +7,12 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use polypath_stack::engine::Stream;
 use polypath_units::{Duration as Span, Instant};
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use super::clock::{cookie_period, now};
+use super::leg::Leg;
 use super::negotiate::{negotiate, say_farewell};
 use super::session::Ending;
 use super::settings::{Entrance, EntranceKind};
@@ -82,7 +82,7 @@ impl Inner {
     /// Tells a client in the words of its protocol that it can't come in, or resets it where there are none, or where many are told already.
     pub(super) async fn turn_away(
         &self,
-        mut stream: Stream,
+        mut stream: Leg,
         mut input: BytesMut,
         entrance: &Entrance,
         client: SocketAddr,
@@ -90,11 +90,12 @@ impl Inner {
     ) {
         let place = self.told_at_once.try_acquire().ok().filter(|_| overload == Overload::Memory);
         let was_told = match place {
-            Some(_) => {
+            // Who comes by TLS would understand only after a handshake, which takes memory.
+            Some(_) if entrance.tls.is_none() => {
                 let telling = pin!(tell_no(self, &mut stream, &mut input, entrance, client));
                 timeout(PATIENCE, self.unless_stopped(telling)).await.ok().flatten()
             }
-            None => None,
+            _ => None,
         };
         if was_told != Some(true) {
             stream.abort();
@@ -106,7 +107,7 @@ impl Inner {
 /// Whether the client was told anything.
 async fn tell_no(
     proxy: &Inner,
-    stream: &mut Stream,
+    stream: &mut Leg,
     input: &mut BytesMut,
     entrance: &Entrance,
     client: SocketAddr,
@@ -123,7 +124,7 @@ async fn tell_no(
 }
 
 /// Says no once it is known what is wanted, before which a client would not understand.
-async fn refuse(stream: &mut Stream, mut negotiation: impl Negotiation, input: &mut BytesMut) -> bool {
+async fn refuse(stream: &mut Leg, mut negotiation: impl Negotiation, input: &mut BytesMut) -> bool {
     // Whoever is refused for another reason was told that.
     if let Ok(_request) = negotiate(stream, &mut negotiation, input).await {
         say_farewell(stream, &negotiation.handle_failed(ConnectFailure::Overloaded)).await;
@@ -131,7 +132,7 @@ async fn refuse(stream: &mut Stream, mut negotiation: impl Negotiation, input: &
     true
 }
 
-async fn refuse_http(stream: &mut Stream, input: &mut BytesMut) -> bool {
+async fn refuse_http(stream: &mut Leg, input: &mut BytesMut) -> bool {
     while !http::has_all_fields(input) {
         match stream.read_buf(input).await {
             Ok(1..) if input.len() < FIELDS_BYTES => {}

@@ -18,21 +18,20 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use polypath_stack::engine::Stream;
 
 use self::body::{Passing, RequestLog};
 use self::held::HeldStream;
 use self::outgoing::Outgoing;
-use super::at_once::send_at_once;
 use super::connect::ServerSide;
 use super::flow::Way;
 use super::gate::{Gate, Gates};
+use super::leg::Leg;
 use super::owners::of_stack;
 use super::session::Ending;
 use super::sessions::Session;
 use super::settings::Entrance;
 use super::watched::Watched;
-use super::within::{Inner, Route, Stop, Visitor, is_multipath};
+use super::within::{Inner, Route, Stop, Visitor};
 use crate::failure::ConnectFailure;
 use crate::http as message;
 use crate::negotiation::Refusal;
@@ -60,6 +59,8 @@ struct Kept {
 struct Client {
     proxy: Arc<Inner>,
     visitor: Visitor,
+    /// Whom its certificate names.
+    named: Option<Box<str>>,
     entrance: Arc<Entrance>,
     session: Arc<Session>,
     stream: Watched,
@@ -71,15 +72,24 @@ struct Client {
     joined: Mutex<Option<(OnUpgrade, ServerSide, Arc<RequestLog>)>>,
 }
 
+/// One that came.
+pub(super) struct Arrived {
+    pub(super) stream: Leg,
+    /// What was read of it.
+    pub(super) early: Bytes,
+    pub(super) visitor: Visitor,
+    /// Whom its certificate names.
+    pub(super) named: Option<Box<str>>,
+}
+
 /// Answers requests until the client has no more.
 pub(super) async fn serve(
     proxy: &Arc<Inner>,
-    stream: Stream,
-    early: Bytes,
-    visitor: Visitor,
+    arrived: Arrived,
     entrance: &Arc<Entrance>,
     session: Arc<Session>,
 ) {
+    let Arrived { stream, early, visitor, named } = arrived;
     let outgoing = Arc::new(Outgoing::default());
     let stream = Watched::new(stream);
     session.show_answering(stream.clone(), None);
@@ -87,6 +97,7 @@ pub(super) async fn serve(
     let client = Arc::new(Client {
         proxy: proxy.clone(),
         visitor,
+        named,
         entrance: entrance.clone(),
         session,
         stream,
@@ -173,7 +184,7 @@ impl Client {
 
     /// Who asks, where that has to be said (RFC 9110 §11.7.2, RFC 7617 §2).
     fn user_of(&self, fields: &HeaderMap) -> Result<Option<Box<str>>, Refusal> {
-        let Some(users) = self.proxy.settings().users.clone() else { return Ok(None) };
+        let Some(users) = self.proxy.settings().users.clone() else { return Ok(self.named.clone()) };
         let credentials =
             fields.get(PROXY_AUTHORIZATION).and_then(|value| message::basic_credentials(value.as_bytes()));
         let known = credentials.filter(|(name, password)| users.knows(name, password));
@@ -268,9 +279,9 @@ impl Client {
             // Before a request there is nothing to be answered.
             return Err(ConnectFailure::Garbled);
         }
-        send_at_once(&server.stream);
+        server.stream.send_at_once();
         server.stream.keep_alive();
-        let (route, is_multipath) = (self.proxy.route(&server), is_multipath(&server.stream));
+        let (route, is_multipath) = (self.proxy.route(&server), server.stream.is_multipath());
         let (stream, outgoing) = (Watched::new(server.stream), Arc::new(Outgoing::default()));
         request.body_mut().set_outgoing(outgoing.clone());
         let held = HeldStream::new(stream.clone(), Bytes::new(), outgoing.clone());
@@ -291,7 +302,7 @@ impl Client {
         let address = server.route.address();
         self.session.reached(address);
         self.session.show_answering(self.stream.clone(), Some(server.stream.clone()));
-        let client_is_multipath = self.stream.lock().as_ref().is_some_and(is_multipath);
+        let client_is_multipath = self.stream.lock().as_ref().is_some_and(Leg::is_multipath);
         let known = log.known(|known| {
             known.server = Some(address);
             known.is_multipath = Some((client_is_multipath, server.is_multipath));
@@ -308,7 +319,7 @@ impl Client {
     async fn join(&self, upgrade: OnUpgrade, server: ServerSide, log: &RequestLog) {
         let Ok(upgraded) = upgrade.await else { return };
         let Ok(parts) = upgraded.downcast::<TokioIo<HeldStream>>() else { return };
-        let Some(stream) = parts.io.into_inner().into_stream() else { return };
+        let Some(stream) = parts.io.into_inner().into_leg() else { return };
         let mut known = log.known(|known| known.clone());
         let ending = self.proxy.join(stream, server, parts.read_buf, &self.session, &mut known).await;
         log.known(|told| told.is_multipath = known.is_multipath);

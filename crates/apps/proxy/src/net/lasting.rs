@@ -90,13 +90,14 @@ mod tests {
     use socket2::SockRef;
     use tokio::io::AsyncReadExt;
 
+    use super::super::leg::Leg;
     use super::super::sessions::{Ends, Sessions};
     use super::*;
     use crate::access::{Allowance, ClientLimits, Clients};
 
     /// Whether it has keep-alives, and whether closing it resets it.
-    fn set(stream: &Stream) -> (bool, bool) {
-        let Stream::Kernel(stream) = stream else { panic!("a kernel's connection") };
+    fn set(leg: &Leg) -> (bool, bool) {
+        let Leg::Plain(Stream::Kernel(stream)) = leg else { panic!("a kernel's connection") };
         let socket = SockRef::from(stream.as_tokio());
         (
             socket.keepalive().expect("an option"),
@@ -127,7 +128,8 @@ mod tests {
         lasting.begins(short.session());
         lasting.begins(held.session());
         drop(short);
-        let ends = held.session().show(Ends::new(Stream::Kernel(client), Stream::Kernel(server)));
+        let ends =
+            held.session().show(Ends::new(Stream::Kernel(client).into(), Stream::Kernel(server).into()));
 
         let now = Instant::now();
         assert_eq!(lasting.take_due(now).map(|due| due.len()), Some(0));

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polypath_stack::engine::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
+use super::leg::Leg;
 use super::session::Ending;
 use crate::negotiation::{Negotiation, Request, Step};
 
@@ -17,7 +17,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Until the client has asked for something. What it said beyond that is left in `input`.
 pub(super) async fn negotiate(
-    stream: &mut Stream,
+    stream: &mut Leg,
     negotiation: &mut impl Negotiation,
     input: &mut BytesMut,
 ) -> Result<Request, Ending> {
@@ -41,7 +41,7 @@ pub(super) async fn negotiate(
 }
 
 /// The last that a client is told. It has some time to read it: closing with bytes unread would reset the connection.
-pub(super) async fn say_farewell(stream: &mut Stream, bytes: &Bytes) {
+pub(super) async fn say_farewell(stream: &mut Leg, bytes: &Bytes) {
     let farewell = async {
         if stream.write_all(bytes).await.is_ok() && stream.shutdown().await.is_ok() {
             let mut rest = [0; 512];

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use polypath_stack::engine::Stream;
+use super::leg::Leg;
 
 /// Where clients enter, and how many times each is listened at.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl OwnPlaces {
     }
 
     /// Whether the connection that was opened came to an entrance of this proxy.
-    pub(super) fn leads_back(&self, opened: &Stream) -> bool {
+    pub(super) fn leads_back(&self, opened: &Leg) -> bool {
         let Ok(peer) = opened.peer_addr() else { return false };
         let to = peer.ip().to_canonical();
         let is_entrance = self

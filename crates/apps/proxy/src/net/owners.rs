@@ -6,15 +6,18 @@ use polypath_mptcp::{Attachment, ConnectionId};
 use polypath_stack::engine::Stream;
 use polypath_stack::stack::Stack;
 
+use super::leg::Leg;
 use crate::throttle::FlowKey;
 
 /// A connection of our own stack.
 pub(super) type OfStack = (Stack, ConnectionId);
 
 /// What a stream is there, if it is of our own stack.
-pub(super) fn of_stack(stream: &Stream) -> Option<OfStack> {
-    let Stream::Stack(stream) = stream else { return None };
-    Some((stream.stack().clone(), stream.id()))
+pub(super) fn of_stack(leg: &Leg) -> Option<OfStack> {
+    leg.with(|stream| match stream {
+        Stream::Stack(stream) => Some((stream.stack().clone(), stream.id())),
+        _ => None,
+    })
 }
 
 /// One proxy's word of whose connections are. The stack keeps it with each until that is closed: what waits in its send buffer goes on when the

@@ -25,6 +25,9 @@ pub enum Ending {
     /// The client said too little in the time for it, or left before it asked for anything.
     #[error("the client said nothing that can be answered")]
     Unasked,
+    /// The client has not come through the handshake of TLS, for this reason.
+    #[error("refused: {0}")]
+    NotSecured(Arc<str>),
     /// Who sent it there said nothing of who it is.
     #[error("{0}")]
     NoProxyHeader(ProxyHeaderError),

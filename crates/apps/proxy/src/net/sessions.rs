@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polypath_stack::engine::{Stream, StreamInfo};
+use polypath_stack::engine::StreamInfo;
 use tokio::sync::Notify;
 
 use super::counts::Counts;
 use super::flow::{Carried, Flow};
+use super::leg::Leg;
 use super::watched::Watched;
 use crate::access::Admission;
 use crate::target::Target;
@@ -139,13 +140,13 @@ enum Shown {
 /// The two connections between which bytes pass.
 #[derive(Debug)]
 pub(super) struct Ends {
-    pub(super) client: Stream,
-    pub(super) server: Stream,
+    pub(super) client: Leg,
+    pub(super) server: Leg,
     are_reset_when_dropped: AtomicBool,
 }
 
 impl Ends {
-    pub(super) fn new(client: Stream, server: Stream) -> Self {
+    pub(super) fn new(client: Leg, server: Leg) -> Self {
         Self { client, server, are_reset_when_dropped: AtomicBool::new(false) }
     }
 
@@ -217,7 +218,7 @@ impl Session {
 
     fn state(&self, number: u64) -> SessionState {
         let told = self.told();
-        let info = |stream: &Stream| Some(stream.info().unwrap_or_default());
+        let info = |leg: &Leg| Some(leg.info());
         let (client_side, server_side) = match &told.shown {
             Shown::Nothing => (None, None),
             Shown::Joined(ends) => (info(&ends.client), info(&ends.server)),

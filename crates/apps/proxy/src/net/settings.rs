@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::entrance_tls::EntranceTls;
 use super::upstream::Upstream;
 use crate::access::{Allowance, ClientLimits, Network, Rules, Verdict};
 use crate::convert::ServerConfig;
@@ -158,6 +159,8 @@ pub enum InterceptedBy {
 pub struct Entrance {
     /// What is spoken there.
     pub kind: EntranceKind,
+    /// Clients come by TLS.
+    pub tls: Option<EntranceTls>,
     /// Connections from here begin with a header of the PROXY protocol, which says who the client is. From elsewhere, none is believed.
     pub proxy_protocol_from: Vec<Network>,
     /// Connections to servers begin with such a header.
@@ -166,7 +169,7 @@ pub struct Entrance {
 
 impl From<EntranceKind> for Entrance {
     fn from(kind: EntranceKind) -> Self {
-        Self { kind, proxy_protocol_from: Vec::new(), proxy_protocol_to_servers: None }
+        Self { kind, tls: None, proxy_protocol_from: Vec::new(), proxy_protocol_to_servers: None }
     }
 }
 

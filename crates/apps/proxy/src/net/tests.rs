@@ -4,6 +4,7 @@ mod faults;
 mod full;
 mod limits;
 mod own_stack;
+mod tls;
 mod via;
 
 use std::io::ErrorKind;

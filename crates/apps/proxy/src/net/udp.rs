@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use polypath_stack::engine::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
@@ -14,6 +13,7 @@ use tokio::time::timeout;
 
 use super::connect::Connector;
 use super::flow::{Flow, Way};
+use super::leg::Leg;
 use super::negotiate::say_farewell;
 use super::session::Ending;
 use crate::failure::ConnectFailure;
@@ -42,14 +42,12 @@ impl<A: Fn(&Target, Option<IpAddr>) -> bool> Associating<'_, A> {
     /// Until the client ends its connection, which is how it ends the association.
     pub(super) async fn run(
         &self,
-        mut stream: Stream,
+        mut stream: Leg,
         mut negotiation: impl Negotiation,
         expected: &Target,
     ) -> Ending {
-        let opened = match &stream {
-            Stream::Kernel(_) => open(&stream).await,
-            _ => Err(io::ErrorKind::Unsupported.into()),
-        };
+        let opened =
+            if stream.is_of_kernel() { open(&stream).await } else { Err(io::ErrorKind::Unsupported.into()) };
         let Ok((inner, outer, client)) = opened else {
             say_farewell(&mut stream, &negotiation.handle_failed(ConnectFailure::Local)).await;
             return Ending::NotReached(ConnectFailure::Local);
@@ -73,7 +71,7 @@ impl<A: Fn(&Target, Option<IpAddr>) -> bool> Associating<'_, A> {
 }
 
 /// A socket for the client, one for everybody else, and the client's address.
-async fn open(stream: &Stream) -> io::Result<(UdpSocket, UdpSocket, IpAddr)> {
+async fn open(stream: &Leg) -> io::Result<(UdpSocket, UdpSocket, IpAddr)> {
     let own = stream.local_addr()?.ip().to_canonical();
     let client = stream.peer_addr()?.ip().to_canonical();
     let inner = UdpSocket::bind((own, 0)).await?;

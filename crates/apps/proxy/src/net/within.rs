@@ -6,18 +6,17 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use polypath_stack::engine::Stream;
 use polypath_stack::stack::PathLimitSet;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, watch};
 
-use super::at_once::send_at_once;
 use super::connect::{Connector, ServerSide};
 use super::counts::Ended;
 use super::flow::Flow;
 use super::fullness::Fullness;
 use super::gate::{Gate, Gates};
 use super::lasting::Lasting;
+use super::leg::Leg;
 use super::own_places::OwnPlaces;
 use super::owners::{OfStack, Owners, of_stack};
 use super::pump::{Early, Moved, broken, pump};
@@ -133,7 +132,7 @@ impl Inner {
 
     /// What comes of reaching a server, unless the client has gone first: what is opened for it would be held for nobody.
     pub(super) async fn while_there(
-        client: &Stream,
+        client: &Leg,
         reaching: Pin<&mut impl Future<Output = Result<ServerSide, ConnectFailure>>>,
     ) -> Result<ServerSide, Ending> {
         tokio::select! {
@@ -239,8 +238,8 @@ impl Inner {
         }
         let said = if first.is_none() { header(server.address) } else { Bytes::new() };
         // The first bytes of a connection wait for nothing.
-        if via.is_some() || !said.is_empty() || !matches!(server.stream, Stream::Kernel(_)) {
-            send_at_once(&server.stream);
+        if via.is_some() || !said.is_empty() || !server.stream.is_of_kernel() {
+            server.stream.send_at_once();
         }
         let written = server.stream.write_all(&said).await;
         written.map_err(|error| ConnectFailure::from(&error))?;
@@ -249,11 +248,11 @@ impl Inner {
 
     /// How a server is reached. Over several paths it is none that a limit could name.
     pub(super) fn route(&self, server: &ServerSide) -> Route {
-        let local = server.stream.local_addr().ok().filter(|_| !is_multipath(&server.stream));
+        let local = server.stream.local_addr().ok().filter(|_| !server.stream.is_multipath());
         let local = local.map(|local| local.ip().to_canonical());
-        let interface = local.and_then(|local| match &server.stream {
-            Stream::Stack(stream) => stream.stack().path_name(local).map(Into::into),
-            _ => self.settings().surroundings.interface_of(local),
+        let interface = local.and_then(|local| match of_stack(&server.stream) {
+            Some((stack, _)) => stack.path_name(local).map(Into::into),
+            None => self.settings().surroundings.interface_of(local),
         });
         Route { address: server.address, local, interface }
     }
@@ -284,7 +283,7 @@ impl Inner {
     /// Bytes pass through until both have ended.
     pub(super) async fn join(
         &self,
-        client: Stream,
+        client: Leg,
         server: ServerSide,
         early: Bytes,
         session: &Arc<Session>,
@@ -302,7 +301,7 @@ impl Inner {
             let pumping = pin!(pump(&ends.client, &ends.server, early, session.flow(), gates, idle));
             self.unless_stopped(pumping).await
         };
-        known.is_multipath = Some((is_multipath(&ends.client), is_multipath(&ends.server)));
+        known.is_multipath = Some((ends.client.is_multipath(), ends.server.is_multipath()));
         let ends = session.take_back(ends);
         let ending = match moved {
             Some(Moved::Finished) => Ending::Finished,
@@ -316,14 +315,6 @@ impl Inner {
             _ => ends.map(Ends::abort),
         };
         ending
-    }
-}
-
-/// Whether Multipath TCP is in use there.
-pub(super) fn is_multipath(stream: &Stream) -> bool {
-    match stream {
-        Stream::Kernel(stream) => stream.is_multipath(),
-        stream => stream.info().is_ok_and(|info| info.is_multipath),
     }
 }
 

@@ -114,6 +114,7 @@ impl Doors {
                 Protocol::Forward(target) => Some(target.to_string()),
                 _ => None,
             },
+            tls: door.plan.tls.as_ref().map(ToString::to_string),
             intercepted: match &door.plan.protocol {
                 Protocol::Transparent(of) => Some(of.to_string()),
                 _ => None,
@@ -272,7 +273,8 @@ impl Door {
             Protocol::Transparent(of) => format!(", {of}"),
             _ => String::new(),
         };
-        format!("Clients of {} enter at {at}{how}", self.plan.protocol.name())
+        let tls = self.plan.tls.as_ref().map(|tls| format!(" {tls}")).unwrap_or_default();
+        format!("Clients of {} enter at {at}{tls}{how}", self.plan.protocol.name())
     }
 }
 
@@ -301,7 +303,10 @@ fn entrance(plan: &EntrancePlan, key: &CookieKey) -> Result<Entrance, Failure> {
             InterceptBy::Redirect => InterceptedBy::Redirect,
         }),
     };
+    let protocol = matches!(plan.protocol, Protocol::Http).then_some(&b"http/1.1"[..]);
+    let tls = plan.tls.as_ref().map(|tls| tls.entrance(protocol)).transpose();
     Ok(Entrance {
+        tls: tls.map_err(Failure::run)?,
         proxy_protocol_from: plan.proxy_protocol_from.clone(),
         proxy_protocol_to_servers: plan.proxy_protocol_to_servers,
         ..kind.into()

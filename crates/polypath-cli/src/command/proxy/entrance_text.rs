@@ -1,11 +1,14 @@
 //! Where clients enter, as the file says it.
 
+use std::path::Path;
+
 use polypath_netsetup::InterceptBy;
 use polypath_proxy::proxy_protocol::ProxyProtocolVersion;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::entrances::{EntrancePlan, Protocol, parse_listen, parse_port};
+use super::tls::TlsText;
 use super::transparent::Transparent;
 use super::wrong::{Wrong, each};
 
@@ -18,6 +21,8 @@ pub(super) struct EntranceText {
     listen: String,
     /// Where a `forward` leads: `HOST:PORT`.
     to: Option<String>,
+    /// Clients come by TLS: of `http`, `socks` and `forward`.
+    tls: Option<TlsText>,
     /// Networks whose connections begin with a header of the PROXY protocol.
     #[serde(default)]
     proxy_protocol_from: Vec<String>,
@@ -73,8 +78,8 @@ enum HeaderVersion {
 }
 
 impl EntranceText {
-    /// What it means.
-    pub(super) fn plan(&self) -> Result<EntrancePlan, Wrong> {
+    /// What it means. Files with relative names are in this folder.
+    pub(super) fn plan(&self, beside: &Path) -> Result<EntrancePlan, Wrong> {
         let intercepts = matches!(self.protocol, ProtocolName::Transparent);
         let of_intercepted = [
             ("intercept", self.intercept.is_none()),
@@ -116,6 +121,15 @@ impl EntranceText {
             HeaderVersion::V1 => ProxyProtocolVersion::V1,
             HeaderVersion::V2 => ProxyProtocolVersion::V2,
         });
+        if let Some(tls) = &self.tls {
+            if !plan.protocol.has_tls() {
+                return Err((
+                    "tls",
+                    "only the protocols http, socks and forward have it: expected none".into(),
+                ));
+            }
+            plan.tls = Some(tls.read(beside).map_err(|error| ("tls", error))?);
+        }
         plan.wants_cookies = self.cookies.unwrap_or(false);
         Ok(plan)
     }
@@ -125,6 +139,7 @@ impl EntranceText {
             ("listen", format!("where it listens follows from how it intercepts: {error}"))
         })?;
         let is_told = [
+            ("tls", self.tls.is_none()),
             ("proxy-protocol-from", self.proxy_protocol_from.is_empty()),
             ("proxy-protocol-to-servers", self.proxy_protocol_to_servers.is_none()),
         ];

@@ -7,6 +7,7 @@ use polypath_proxy::Target;
 use polypath_proxy::access::Network;
 use polypath_proxy::proxy_protocol::ProxyProtocolVersion;
 
+use super::tls::TlsPlan;
 use super::transparent::Transparent;
 
 /// Where to listen.
@@ -55,6 +56,11 @@ impl Protocol {
         !matches!(self, Self::Forward(_) | Self::Transparent(_))
     }
 
+    /// Whether clients can come by TLS. Those of others know of no proxy, or have no TLS.
+    pub(super) fn has_tls(&self) -> bool {
+        matches!(self, Self::Socks | Self::Http | Self::Forward(_))
+    }
+
     /// Whether clients can say who they are.
     pub(super) fn has_users(&self) -> bool {
         matches!(self, Self::Socks | Self::Http)
@@ -66,6 +72,8 @@ impl Protocol {
 pub(super) struct EntrancePlan {
     pub(super) listen: Listen,
     pub(super) protocol: Protocol,
+    /// Clients come by TLS.
+    pub(super) tls: Option<TlsPlan>,
     pub(super) proxy_protocol_from: Vec<Network>,
     pub(super) proxy_protocol_to_servers: Option<ProxyProtocolVersion>,
     /// Of a converter: whether each client has to show a cookie.
@@ -77,10 +85,16 @@ impl EntrancePlan {
         Self {
             listen,
             protocol,
+            tls: None,
             proxy_protocol_from: Vec::new(),
             proxy_protocol_to_servers: None,
             wants_cookies: false,
         }
+    }
+
+    /// Whether clients have to show certificates.
+    pub(super) fn wants_certificates(&self) -> bool {
+        self.tls.as_ref().is_some_and(TlsPlan::wants_certificates)
     }
 
     /// Whether the same sockets serve both. What the system leads to them is another thing.

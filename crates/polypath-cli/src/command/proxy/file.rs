@@ -174,6 +174,11 @@ impl Plan {
         }
     }
 
+    /// What is wrong, and does not keep it from being done.
+    pub(super) fn warnings(&self) -> impl Iterator<Item = &str> {
+        self.entrances.iter().filter_map(|entrance| entrance.tls.as_ref()?.warning())
+    }
+
     /// What the proxy on the way has said stays known, if it is the same as before.
     pub(super) fn keep_what_is_known(&mut self, before: &Self) {
         if let (Some(via), Some(known)) = (&mut self.via, &before.via)
@@ -196,12 +201,13 @@ impl Plan {
             entrance.listen.0.ip().to_canonical().is_loopback()
                 || !entrance.protocol.leads_anywhere()
                 || has_users
+                || entrance.wants_certificates()
                 // Rules that deny something leave the rest to everybody.
                 || self.default == Verdict::Deny
         };
         match self.entrances.iter().find(|entrance| !is_bound(entrance)) {
             Some(open) if !self.is_open => Err(Failure::Input(format!(
-                "everybody who reaches {} could go anywhere through it: expected users, rules with default = \"deny\", or --open",
+                "everybody who reaches {} could go anywhere through it: expected users, rules with default = \"deny\", tls with clients, or --open",
                 open.listen.0
             ))),
             _ => Ok(()),
@@ -269,9 +275,11 @@ impl File {
             Failure::Input(format!("{}, {place}: {error}", path.display()))
         };
         let mut plan = Plan::default();
+        // Beside the file, wherever the proxy is started.
+        let beside = path.parent().unwrap_or(Path::new(""));
         for (number, entrance) in self.entrances.iter().enumerate() {
             let planned = entrance
-                .plan()
+                .plan(beside)
                 .map_err(|(field, error)| at(&format!("entrances[{number}].{field}"), &error))?;
             plan.entrances.push(planned);
         }
@@ -282,8 +290,7 @@ impl File {
             plan.rules.push(planned);
         }
         if let Some(users) = &self.access.users {
-            // Beside the file, wherever the proxy is started.
-            let users = read_users(&path.parent().unwrap_or(Path::new("")).join(users));
+            let users = read_users(&beside.join(users));
             plan.users = Some(users.map_err(|failure| at("access.users", &failure.message()))?);
         }
         if let Some(via) = &self.servers.via {
@@ -480,6 +487,33 @@ mod tests {
                 assert!(plan(&format!("{open}{bound}")).is_ok(), "{protocol}, {bound}");
             }
             assert!(plan(&entrance(protocol, "[::1]:1080")).is_ok(), "{protocol}");
+        }
+    }
+
+    #[test]
+    fn who_wants_certificates_is_no_open_relay() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let made = rcgen::generate_simple_self_signed(["proxy.example".into()]).expect("a pair");
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(at("cert"), made.cert.pem()).expect("room");
+        std::fs::write(at("key"), made.signing_key.serialize_pem()).expect("room");
+        let with = |protocol: &str, listen: &str, clients: &str| {
+            let (cert, key) = (at("cert"), at("key"));
+            plan(&format!(
+                "[[entrances]]\nprotocol = \"{protocol}\"\nlisten = \"{listen}\"\n\
+                 tls = {{ certificate = \"{cert}\", key = \"{key}\"{clients} }}\n"
+            ))
+        };
+        let clients = format!(", clients = \"{}\"", at("cert"));
+        for protocol in ["socks", "http"] {
+            assert!(with(protocol, "0.0.0.0:1080", &clients).is_ok(), "{protocol}");
+            let error =
+                with(protocol, "0.0.0.0:1080", "").expect_err("that the proxy is known guards nothing");
+            assert!(error.contains("could go anywhere") && error.contains("tls with clients"), "{error}");
+        }
+        for (protocol, listen) in [("convert", "5000"), ("transparent", "8877")] {
+            let error = with(protocol, listen, "").expect_err(protocol);
+            assert!(error.contains("proxy.toml, entrances[0].tls: "), "{error}");
         }
     }
 

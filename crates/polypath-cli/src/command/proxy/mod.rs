@@ -21,6 +21,7 @@ mod status;
 mod successor;
 mod surroundings;
 mod throttle;
+mod tls;
 mod told;
 mod transparent;
 mod wrong;

@@ -54,6 +54,9 @@ pub(super) struct ListenerReport {
     pub(super) address: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<String>,
+    /// How clients come there, if by TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) tls: Option<String>,
     /// Which connections are led there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) intercepted: Option<String>,

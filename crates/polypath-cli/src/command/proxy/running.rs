@@ -130,6 +130,7 @@ pub(super) async fn run(
         tell(arguments, &line)?;
     }
     running.too_little_memory().iter().for_each(|line| complain(line));
+    plan.warnings().for_each(complain);
     // Before anybody is let in: nothing waited since.
     if let Some(successor) = &given.successor {
         successor.succeed()?;
@@ -261,6 +262,7 @@ impl Running {
         self.proxy.set_settings(Settings { surroundings: self.machine.clone(), ..plan.settings() });
         changes.extend(self.limits.follow_file(&self.proxy, &plan.throttle));
         changes.extend(self.too_little_memory());
+        changes.extend(plan.warnings().map(Into::into));
         Ok((plan, changes))
     }
 

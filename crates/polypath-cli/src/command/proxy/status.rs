@@ -84,12 +84,14 @@ fn words(report: &ProxyReport) -> String {
     let mut text = format!("{}: process {}\n", harmless(&report.name), report.pid);
     for listener in &report.listeners {
         let target = listener.target.as_ref().map_or(String::new(), |target| format!(" to {target}"));
+        let tls = listener.tls.as_ref().map_or(String::new(), |tls| format!(" {tls}"));
         let intercepted = listener.intercepted.as_ref().map_or(String::new(), |of| format!(", {of}"));
         let _ = writeln!(
             text,
-            "  {} at {}{target}{}",
+            "  {} at {}{}{target}{}",
             listener.protocol,
             listener.address,
+            harmless(&tls),
             harmless(&intercepted)
         );
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use polypath_stack::engine::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::super::leg::Leg;
 use super::super::watched::Watched;
 use super::outgoing::Outgoing;
 
@@ -26,11 +26,11 @@ impl HeldStream {
         Self { stream, early, outgoing }
     }
 
-    pub(super) fn into_stream(self) -> Option<Stream> {
+    pub(super) fn into_leg(self) -> Option<Leg> {
         self.stream.take()
     }
 
-    fn poll<T>(&self, work: impl FnOnce(Pin<&mut Stream>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn poll<T>(&self, work: impl FnOnce(Pin<&mut Leg>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         match self.stream.lock().as_mut() {
             Some(stream) => work(Pin::new(stream)),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
@@ -41,10 +41,12 @@ impl HeldStream {
 impl Drop for HeldStream {
     fn drop(&mut self) {
         // Whoever looks at it keeps it no longer.
-        if let Some(stream) = self.stream.take()
-            && self.outgoing.is_in_the_middle()
-        {
-            stream.abort();
+        let Some(leg) = self.stream.take() else { return };
+        if self.outgoing.is_in_the_middle() {
+            leg.abort();
+        } else {
+            // hyper may end it without a word, as after a CONNECT that led nowhere.
+            leg.finish_now();
         }
     }
 }

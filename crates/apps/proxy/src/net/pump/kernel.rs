@@ -21,6 +21,11 @@ thread_local! {
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER_BYTES].into());
 }
 
+/// What is read there has to be taken before anything is waited for.
+pub(super) fn with_buffer<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
+    BUFFER.with_borrow_mut(|buffer| read(buffer))
+}
+
 /// What became of bytes that were read.
 enum Passed {
     /// There are none yet.

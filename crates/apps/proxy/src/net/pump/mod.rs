@@ -6,6 +6,7 @@
 mod kernel;
 mod pipe;
 mod stack;
+mod tls;
 
 use std::io;
 use std::pin::pin;
@@ -18,6 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::flow::{Flow, Way};
 use super::gate::{Gate, Gates};
+use super::leg::{Leg, until_broken};
 
 /// A client that still sends to a server that has ended and gone has so long at least until it is reset, also where it has acknowledged all: its program
 /// may not have read that yet.
@@ -60,8 +62,8 @@ pub(super) struct Early {
 /// Moves bytes until both sides have ended, beginning with those that came early. If it does not end in order, the caller has to reset both
 /// connections: nobody shall take it for the end.
 pub(super) async fn pump(
-    client: &Stream,
-    server: &Stream,
+    client: &Leg,
+    server: &Leg,
     early: Early,
     flow: &Flow,
     gates: Gates,
@@ -77,7 +79,7 @@ fn hears_no_more(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected)
 }
 
-async fn both(client: &Stream, server: &Stream, early: Early, flow: &Flow, gates: Gates) -> Moved {
+async fn both(client: &Leg, server: &Leg, early: Early, flow: &Flow, gates: Gates) -> Moved {
     let Gates { to_server, to_client } = gates;
     let Early { of_client, of_server } = early;
     let one_has_ended = AtomicBool::new(false);
@@ -118,7 +120,7 @@ async fn both(client: &Stream, server: &Stream, early: Early, flow: &Flow, gates
 
 /// The client has its answer and the end of it under way, and takes them first, however slow it is. What it still sends is for nobody, which it hears of
 /// by a reset then, as without a proxy. Where nobody tells whether it has taken all, there is no reset: its answer is worth more.
-async fn linger(client: &Stream, error: io::Error) -> Moved {
+async fn linger(client: &Leg, error: io::Error) -> Moved {
     let mut discarding = pin!(async {
         loop {
             match read(client).await {
@@ -192,8 +194,8 @@ impl Going<'_> {
         is_second
     }
 
-    async fn write(&mut self, to: &Stream, bytes: Bytes) -> Carried {
-        if let Stream::Kernel(to) = to
+    async fn write(&mut self, to: &Leg, bytes: Bytes) -> Carried {
+        if let Leg::Plain(Stream::Kernel(to)) = to
             && self.writes_again()
         {
             kernel::send_at_once(to);
@@ -213,46 +215,54 @@ impl Going<'_> {
     }
 }
 
-async fn carry_all(from: &Stream, to: &Stream, mut early: Bytes, mut going: Going<'_>) -> Carried {
+async fn carry_all(from: &Leg, to: &Leg, mut early: Bytes, mut going: Going<'_>) -> Carried {
     while !early.is_empty() {
         let count = going.pass(early.len(), broken(from)).await?.min(early.len());
         going.write(to, early.split_to(count)).await?;
         going.moved(count, count);
     }
     match (from, to) {
-        (Stream::Kernel(from), Stream::Kernel(to)) => kernel::carry(from, to, &mut going).await?,
-        _ => stack::carry(from, to, &mut going).await?,
+        (Leg::Plain(Stream::Kernel(from)), Leg::Plain(Stream::Kernel(to))) => {
+            kernel::carry(from, to, &mut going).await?;
+        }
+        (Leg::Plain(from), _) => stack::carry(from, to, &mut going).await?,
+        // Each of its futures would be in those of plain connections, too.
+        (Leg::Tls(secured), _) => Box::pin(tls::carry(from, secured, to, &mut going)).await?,
     }
-    if going.one_has_ended.swap(true, Ordering::Relaxed) && matches!(to, Stream::Kernel(_)) {
+    if going.one_has_ended.swap(true, Ordering::Relaxed) && matches!(to, Leg::Plain(Stream::Kernel(_))) {
         // Both have ended, and all of it was read: closing, which comes now, says so, too.
         return Ok(());
     }
-    to.finish_writing().map_err(Broken::To)
+    to.finish_writing().await.map_err(Broken::To)
 }
 
 /// Waits until the connection is broken, and says how.
-pub(super) async fn broken(stream: &Stream) -> io::Error {
-    match stream {
-        Stream::Kernel(stream) => kernel::broken(stream).await,
+pub(super) async fn broken(leg: &Leg) -> io::Error {
+    match leg {
+        Leg::Plain(Stream::Kernel(stream)) => kernel::broken(stream).await,
+        // Who moves its bytes has it.
+        Leg::Tls(_) => until_broken(|| leg.is_broken()).await,
         // A stack of ours tells who reads.
         _ => std::future::pending().await,
     }
 }
 
 /// The next bytes; none at the end.
-async fn read(from: &Stream) -> io::Result<Bytes> {
+async fn read(from: &Leg) -> io::Result<Bytes> {
     match from {
-        Stream::Kernel(from) => kernel::read(from, kernel::FEW_BYTES).await,
-        Stream::Stack(from) => from.read_payload().await.map(|payload| payload.to_vec().into()),
+        Leg::Plain(Stream::Kernel(from)) => kernel::read(from, kernel::FEW_BYTES).await,
+        Leg::Tls(from) => tls::read(from).await,
+        Leg::Plain(Stream::Stack(from)) => from.read_payload().await.map(|payload| payload.to_vec().into()),
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 
 /// All of them.
-async fn write(to: &Stream, bytes: Bytes) -> io::Result<()> {
+async fn write(to: &Leg, bytes: Bytes) -> io::Result<()> {
     match to {
-        Stream::Kernel(to) => kernel::write_all(to, &bytes).await,
-        Stream::Stack(to) => stack::write_all(to, bytes).await,
+        Leg::Plain(Stream::Kernel(to)) => kernel::write_all(to, &bytes).await,
+        Leg::Plain(Stream::Stack(to)) => stack::write_all(to, bytes).await,
+        Leg::Tls(to) => to.write_all(&bytes).await,
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
 }

@@ -1,4 +1,4 @@
-//! Where our own stack is at one end, or at both: buffers are handed on, not copied.
+//! Where our own stack is at one end, or at both: buffers are handed on, not copied. Also what goes into TLS.
 
 use std::future::pending;
 use std::io;
@@ -7,12 +7,13 @@ use bytes::Bytes;
 use polypath_stack::engine::Stream;
 use polypath_stack::stack::StackStream;
 
+use super::super::leg::Leg;
 use super::{Broken, Carried, Going, kernel};
 
 /// What a limit is asked for at once.
 const AT_ONCE_BYTES: usize = 64 << 10;
 
-pub(super) async fn carry(from: &Stream, to: &Stream, going: &mut Going<'_>) -> Carried {
+pub(super) async fn carry(from: &Stream, to: &Leg, going: &mut Going<'_>) -> Carried {
     loop {
         let (count, granted) = match from {
             Stream::Stack(from) => {

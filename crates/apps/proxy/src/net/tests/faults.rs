@@ -2,6 +2,8 @@
 
 use std::io;
 
+use tokio::io::{AsyncRead, AsyncWrite};
+
 use super::*;
 
 /// What a server does with whoever comes.
@@ -99,12 +101,22 @@ impl Way {
     }
 }
 
-async fn hear(client: &mut TcpStream) -> Heard {
+/// A connection, in the clear or not.
+trait Both: AsyncRead + AsyncWrite + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Both for S {}
+
+async fn hear(client: &mut (impl AsyncRead + Unpin), of: &str) -> Heard {
     let mut heard = Vec::new();
     match client.read_to_end(&mut heard).await {
         Ok(_) => Heard::Whole(heard),
         Err(error) => {
-            assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+            assert_eq!(
+                error.kind(),
+                io::ErrorKind::ConnectionReset,
+                "{of}: {}",
+                String::from_utf8_lossy(&heard)
+            );
             Heard::Broken
         }
     }
@@ -142,7 +154,8 @@ async fn no_fault_of_a_server_looks_like_all_of_an_answer() {
         Origin::Garbles,
         Origin::Stalls,
     ];
-    for way in [Way::Forward, Way::Socks, Way::Connect, Way::Get] {
+    let ways = [Way::Forward, Way::Socks, Way::Connect, Way::Get];
+    for (way, by_tls) in ways.into_iter().flat_map(|way| [(way, false), (way, true)]) {
         for origin in origins {
             let listener = server().await;
             let at = listener.local_addr().unwrap();
@@ -152,11 +165,17 @@ async fn no_fault_of_a_server_looks_like_all_of_an_answer() {
             } else {
                 Some(tokio::spawn(origin.serve(listener)))
             };
-            let fixture = Fixture::with(way.entrance(at).into(), limits.clone()).await;
-            let mut client = fixture.connect().await;
+            let entrance = way.entrance(at);
+            let entrance = if by_tls { tls::entrance(entrance, false) } else { entrance.into() };
+            let fixture = Fixture::with(entrance, limits.clone()).await;
+            let mut client: Box<dyn Both> = if by_tls {
+                Box::new(fixture.connect_by_tls().await)
+            } else {
+                Box::new(fixture.connect().await)
+            };
             let (said, greeting_bytes) = way.asked(at);
             client.write_all(&said).await.unwrap();
-            let heard = hear(&mut client).await;
+            let heard = hear(&mut client, &format!("{way:?}, {origin:?}, by TLS: {by_tls}")).await;
             match (expected(way, origin), heard) {
                 (None, Heard::Broken) => {}
                 (Some(text), Heard::Whole(heard)) if way == Way::Get || origin == Origin::Refuses => {
@@ -176,6 +195,8 @@ async fn no_fault_of_a_server_looks_like_all_of_an_answer() {
                 }
                 (expected, heard) => panic!("{way:?}, {origin:?}: {heard:?}, expected {expected:?}"),
             }
+            // By TLS, who leaves says so. Where it is broken, nothing can be said.
+            let _ = client.shutdown().await;
             drop(client);
             let told = fixture.told().await;
             let is_told_as_whole = told[0].ends_with(" ended");
@@ -220,7 +241,7 @@ async fn who_comes_when_all_places_are_taken_is_told_so() {
         listener.accept().await.unwrap();
     }
     let mut refused = fixture.connect().await;
-    assert_eq!(hear(&mut refused).await, Heard::Broken);
+    assert_eq!(hear(&mut refused, "no place").await, Heard::Broken);
     drop(held);
     let told = fixture.told().await;
     assert_eq!(told.iter().filter(|line| line.starts_with("forward refused: ")).count(), 1, "{told:?}");

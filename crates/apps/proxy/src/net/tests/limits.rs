@@ -14,7 +14,7 @@ fn budget(octets: u64) -> Limit {
 }
 
 /// Until a limit holds somebody back.
-async fn held_back(proxy: &Proxy) {
+pub(super) async fn held_back(proxy: &Proxy) {
     while proxy.limits().iter().all(|state| state.waiting == 0) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -5,13 +5,12 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
-use polypath_stack::engine::Stream;
 use polypath_units::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::super::at_once::send_at_once;
 use super::super::clock::now;
 use super::super::connect::ServerSide;
+use super::super::leg::Leg;
 use super::dialer::Dialer;
 use crate::convert::{Client, Cookie, ErrorTlv, LONGEST_MESSAGE, Outcome};
 use crate::failure::{ConnectFailure, UpstreamFailure};
@@ -90,13 +89,13 @@ async fn ask(
     dialer: &Dialer<'_>,
     mut client: Client,
     first: &[u8],
-) -> Result<(Stream, Outcome, Bytes), ConnectFailure> {
+) -> Result<(Leg, Outcome, Bytes), ConnectFailure> {
     let request = client.first_bytes();
     let mut stream = if dialer.is_fast() { dialer.dial_fast().await? } else { dialer.dial().await? };
     // A converter that refuses may have closed by now, and its answer is there all the same.
     if dialer.is_fast() {
         // What comes with a SYN may come twice. The server gets what it is told first only once.
-        send_at_once(&stream);
+        stream.send_at_once();
         let _ = stream.write_all(&request).await;
         let _ = stream.write_all(first).await;
     } else {

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use polypath_stack::engine::Stream;
-
 use super::super::connect::{Connector, ServerSide};
+use super::super::leg::Leg;
 use crate::failure::{ConnectFailure, UpstreamFailure};
 use crate::target::Target;
 
@@ -27,17 +26,17 @@ impl<'a> Dialer<'a> {
     }
 
     /// The rules are of servers: whoever set the proxy up wants it.
-    pub(super) async fn dial(&self) -> Result<Stream, ConnectFailure> {
+    pub(super) async fn dial(&self) -> Result<Leg, ConnectFailure> {
         stream_of(self.connector.connect(self.at, self.limit, |_| true).await)
     }
 
     /// As [`Connector::connect_fast`].
-    pub(super) async fn dial_fast(&self) -> Result<Stream, ConnectFailure> {
+    pub(super) async fn dial_fast(&self) -> Result<Leg, ConnectFailure> {
         stream_of(self.connector.connect_fast(self.at, self.limit).await)
     }
 }
 
-fn stream_of(reached: Result<ServerSide, ConnectFailure>) -> Result<Stream, ConnectFailure> {
+fn stream_of(reached: Result<ServerSide, ConnectFailure>) -> Result<Leg, ConnectFailure> {
     reached.map(|proxy| proxy.stream).map_err(|failure| match failure {
         // Another way would not help, and it is not the proxy's fault.
         ConnectFailure::Local => failure,

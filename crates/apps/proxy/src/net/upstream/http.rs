@@ -10,9 +10,9 @@ use http::{Method, Request, StatusCode};
 use http_body_util::Empty;
 use hyper::client::conn::http1::Builder;
 use hyper_util::rt::TokioIo;
-use polypath_stack::engine::Stream;
 
 use super::super::connect::ServerSide;
+use super::super::leg::Leg;
 use super::dialer::Dialer;
 use super::user::User;
 use crate::failure::{ConnectFailure, UpstreamFailure};
@@ -49,7 +49,7 @@ pub(super) async fn connect(
     };
     // It ends when it is handed over, or when nobody asks any more; what goes wrong, who asks is told.
     let (upgraded, _) = tokio::join!(asking, connection.with_upgrades());
-    let parts = upgraded?.downcast::<TokioIo<Stream>>().map_err(|_| garbled)?;
+    let parts = upgraded?.downcast::<TokioIo<Leg>>().map_err(|_| garbled)?;
     Ok(ServerSide { stream: parts.io.into_inner(), address: server, early: parts.read_buf })
 }
 
