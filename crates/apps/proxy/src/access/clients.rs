@@ -161,6 +161,17 @@ impl Book {
         Ok(())
     }
 
+    fn wait(&mut self) -> Result<(), Overload> {
+        if self.memory().is_some_and(|memory| memory.is_full()) {
+            return Err(Overload::Memory);
+        }
+        if self.all.connections >= self.limits.all.connections {
+            return Err(Overload::Connections(Whose::All));
+        }
+        self.all.connections += 1;
+        Ok(())
+    }
+
     fn make_room(&mut self) -> Result<(), Overload> {
         while self.clients.len() >= self.limits.clients {
             let (_, longest_gone) = self.idle.pop_first().ok_or(Overload::Clients)?;
@@ -203,6 +214,12 @@ impl Clients {
         let key = address.into();
         self.book().admit(now, key)?;
         Ok(Admission { clients: self.clone(), key })
+    }
+
+    /// A connection of which it is yet to be said whose it is: it is one of all, and of no client. It lasts as long as what is given back.
+    pub fn wait(&self) -> Result<Waiting, Overload> {
+        self.book().wait()?;
+        Ok(Waiting(self.clone()))
     }
 
     /// Whether somebody has to say how much memory the process has, before a client is admitted: that is limited, and was not said just now.
@@ -248,6 +265,16 @@ impl Drop for Admission {
     }
 }
 
+/// A connection that is no client's yet, until it is dropped.
+#[derive(Debug)]
+pub struct Waiting(Clients);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.book().all.connections -= 1;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -280,6 +307,21 @@ mod tests {
         assert_eq!(clients.connections(), 3);
         drop(again);
         assert_eq!(ConnectFailure::from(Overload::Clients), ConnectFailure::Overloaded);
+    }
+
+    #[test]
+    fn who_is_not_known_yet_has_a_place_among_all_and_no_clients() {
+        let each = Allowance { connections: 1, new_per_second: 1, burst: 1 };
+        let all = Allowance { connections: 2, ..PLENTY };
+        let clients = Clients::new(ClientLimits { each, all, ..LIMITS });
+        let admit = |address| clients.admit(Instant::ZERO, ip(address));
+        let one = clients.wait().unwrap();
+        let _two = clients.wait().unwrap();
+        assert_eq!(clients.wait().unwrap_err(), Overload::Connections(Whose::All));
+        assert_eq!(admit("192.0.2.1").unwrap_err(), Overload::Connections(Whose::All));
+        drop(one);
+        let _admitted = admit("192.0.2.1").expect("nothing was counted against it");
+        assert_eq!(clients.connections(), 2);
     }
 
     #[test]

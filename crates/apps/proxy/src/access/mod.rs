@@ -7,7 +7,7 @@ mod rules;
 mod users;
 
 pub(crate) use client_key::ClientKey;
-pub use clients::{Admission, Allowance, ClientLimits, Clients, Memory, Overload, Whose};
+pub use clients::{Admission, Allowance, ClientLimits, Clients, Memory, Overload, Waiting, Whose};
 pub use network::{Network, NetworkError};
 pub use rules::{
     Client, Denied, HostPattern, HostPatternError, PortRange, PortRangeError, Rule, Rules, Verdict,

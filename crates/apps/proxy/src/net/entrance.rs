@@ -216,6 +216,14 @@ impl Inner {
         let mut input = BytesMut::new();
         let mut client = peer;
         if entrance.proxy_protocol_from.iter().any(|network| network.contains(peer.ip())) {
+            // Whose place it is, the header says; who sends none for long holds one all the same.
+            let _place = match self.wait() {
+                Ok(place) => place,
+                Err(overload) => {
+                    stream.abort();
+                    return self.tell_of_nobody(&entrance, peer, &Ending::Overloaded(overload));
+                }
+            };
             let limit = self.settings().timeouts.asking;
             match timeout(limit, read_proxy_header(&mut stream, &mut input)).await {
                 Ok(Ok(ProxyHeader::Proxied { source, .. })) => client = source,

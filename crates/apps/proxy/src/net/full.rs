@@ -17,7 +17,7 @@ use super::negotiate::{negotiate, say_farewell};
 use super::session::Ending;
 use super::settings::{Entrance, EntranceKind};
 use super::within::Inner;
-use crate::access::{Admission, Memory, Overload};
+use crate::access::{Admission, Memory, Overload, Waiting};
 use crate::convert;
 use crate::failure::ConnectFailure;
 use crate::http;
@@ -41,6 +41,15 @@ impl Inner {
             self.measure(now);
         }
         self.clients.admit(now, client)
+    }
+
+    /// Lets somebody in who has yet to say who it is.
+    pub(super) fn wait(&self) -> Result<Waiting, Overload> {
+        let now = now();
+        if self.clients.wants_memory(now) {
+            self.measure(now);
+        }
+        self.clients.wait()
     }
 
     /// How much memory the process has, if that is limited.

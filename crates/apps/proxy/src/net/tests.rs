@@ -514,6 +514,31 @@ async fn a_server_is_told_who_the_client_is_by_who_is_believed() {
 }
 
 #[tokio::test]
+async fn who_does_not_say_for_whom_it_comes_holds_a_place() {
+    let server = server().await;
+    let entrance = Entrance {
+        proxy_protocol_from: vec!["127.0.0.0/8".parse().unwrap()],
+        ..EntranceKind::Forward(Target::from(server.local_addr().unwrap())).into()
+    };
+    let mut settings = Settings::default();
+    settings.limits.all.connections = 2;
+    // Of those behind it, not of who leads them here.
+    settings.limits.each.connections = 1;
+    let fixture = Fixture::with(entrance, settings).await;
+    let [mut one, _two, mut three] =
+        [fixture.connect().await, fixture.connect().await, fixture.connect().await];
+    let error = three.read_u8().await.expect_err("there is no place");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    one.write_all(b"PROXY TCP4 192.0.2.7 192.0.2.8 4711 80\r\nhello").await.unwrap();
+    let (mut stream, _) = server.accept().await.unwrap();
+    stream.read_exact(&mut [0; 5]).await.unwrap();
+    assert_eq!(
+        fixture.told.lock().unwrap()[..],
+        ["forward refused: all clients together have as many connections as may be"]
+    );
+}
+
+#[tokio::test]
 async fn who_has_to_leave_does_not_take_it_for_the_end() {
     for kind in ["forward", "http"] {
         let server = server().await;
