@@ -5,7 +5,7 @@ mod held;
 mod outgoing;
 
 use std::convert::Infallible;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -164,15 +164,20 @@ impl Client {
         log.known(|known| known.user.clone_from(&user));
         self.session.asks(user.as_deref(), &target);
         if *request.method() == Method::CONNECT {
-            return match self.connect(user.as_deref(), &target).await {
-                Ok(server) => {
+            let reached = {
+                let reaching = pin!(self.connect(user.as_deref(), &target));
+                self.while_there(&log, reaching).await
+            };
+            return match reached {
+                Some(Ok(server)) => {
                     log.known(|known| known.server = Some(server.address));
                     let upgrade = hyper::upgrade::on(&mut request);
                     *self.joined.lock().unwrap_or_else(PoisonError::into_inner) =
                         Some((upgrade, server, log));
                     Response::new(Either::Left(Full::default()))
                 }
-                Err(failure) => not_reached(&target, failure, &log),
+                Some(Err(failure)) => not_reached(&target, failure, &log),
+                None => nobody_reads(),
             };
         }
         self.forward(request, user.as_deref(), target, log).await
@@ -180,6 +185,18 @@ impl Client {
 
     async fn connect(&self, user: Option<&str>, target: &Target) -> Result<ServerSide, ConnectFailure> {
         self.proxy.connect(&self.visitor, user, target, &self.entrance, &mut Bytes::new()).await
+    }
+
+    /// What comes of it, unless the client has gone first, which hyper does not notice before it answers.
+    async fn while_there<T>(&self, log: &RequestLog, work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            error = self.stream.broken() => {
+                log.ended(Ending::ClientBroke(error.to_string().into()));
+                None
+            }
+        }
     }
 
     /// Who asks, where that has to be said (RFC 9110 §11.7.2, RFC 7617 §2).
@@ -214,16 +231,18 @@ impl Client {
         let limit = Some(self.proxy.settings().timeouts.answering);
         let sent = {
             let sending = pin!(self.send(Request::from_parts(parts, body), user, &target, &log));
-            log.flow().unless_idle(limit, sending).await
+            let sending = pin!(log.flow().unless_idle(limit, sending));
+            self.while_there(&log, sending).await
         };
         let (answer, gate) = match sent {
-            Some(Ok(answer)) => answer,
-            Some(Err(_)) if log.client_broke() => {
+            Some(Some(Ok(answer))) => answer,
+            Some(Some(Err(_))) if log.client_broke() => {
                 let error = message::RequestError::Body;
                 return refusal(error.status(), &error.to_string());
             }
-            Some(Err(failure)) => return not_reached(&target, failure, &log),
-            None => return not_reached(&target, ConnectFailure::TimedOut, &log),
+            Some(Some(Err(failure))) => return not_reached(&target, failure, &log),
+            Some(None) => return not_reached(&target, ConnectFailure::TimedOut, &log),
+            None => return nobody_reads(),
         };
         let (mut parts, body) = answer.into_parts();
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
@@ -342,6 +361,11 @@ fn failure_of(error: &hyper::Error) -> ConnectFailure {
     } else {
         ConnectFailure::Garbled
     }
+}
+
+/// For who has gone: hyper notices that as it writes.
+fn nobody_reads() -> Answer {
+    refusal(StatusCode::BAD_REQUEST, "the connection broke")
 }
 
 fn not_reached(target: &Target, failure: ConnectFailure, log: &RequestLog) -> Answer {

@@ -124,10 +124,13 @@ fn is_broken(stream: &Stream) -> bool {
     }
 }
 
-/// Until what is asked is so, where nobody can wait for it.
+/// Until what is asked is so, where nobody can wait for it. It is not asked at once: most have nothing to wait for by then.
 pub(super) async fn until_broken(is_broken: impl Fn() -> bool) -> io::Error {
-    while !is_broken() {
+    loop {
         sleep(LOOKING).await;
+        if is_broken() {
+            break;
+        }
     }
     io::ErrorKind::ConnectionReset.into()
 }

@@ -1,10 +1,11 @@
 //! A connection that somebody else has, and that can be looked at meanwhile.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polypath_stack::engine::StreamInfo;
 
-use super::leg::Leg;
+use super::leg::{Leg, until_broken};
 
 /// Copies are of the same connection, which is closed when it is taken and dropped.
 #[derive(Clone, Debug)]
@@ -23,6 +24,11 @@ impl Watched {
     /// What is known of it, while it is there.
     pub(super) fn info(&self) -> Option<StreamInfo> {
         self.lock().as_ref().map(Leg::info)
+    }
+
+    /// Waits until the connection is broken, as long as it is there.
+    pub(super) async fn broken(&self) -> io::Error {
+        until_broken(|| self.lock().as_ref().is_some_and(Leg::is_broken)).await
     }
 
     /// Who moves bytes and who looks are seldom there at once.
