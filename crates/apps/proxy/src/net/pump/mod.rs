@@ -169,20 +169,22 @@ enum Writes {
 }
 
 impl Going<'_> {
-    /// How many bytes may be moved, of as many as that, once any may; unless where they come from breaks before.
+    /// How many bytes may be moved, of as many as that, once any may; unless where they come from breaks before, or where they go.
     async fn pass(
         &mut self,
         wanted: usize,
-        broken: impl Future<Output = io::Error>,
+        from: impl Future<Output = io::Error>,
+        to: impl Future<Output = io::Error>,
     ) -> Result<usize, Broken> {
         if !self.gate.is_limited() {
             return Ok(self.gate.pass(wanted, self.flow).await);
         }
-        // Who waits reads nothing, and would not notice that there is nobody any more.
+        // Who waits neither reads nor writes, and would not notice that there is nobody any more.
         tokio::select! {
             biased;
             granted = self.gate.pass(wanted, self.flow) => Ok(granted),
-            error = broken => Err(Broken::From(error)),
+            error = from => Err(Broken::From(error)),
+            error = to => Err(Broken::To(error)),
         }
     }
 
@@ -217,7 +219,7 @@ impl Going<'_> {
 
 async fn carry_all(from: &Leg, to: &Leg, mut early: Bytes, mut going: Going<'_>) -> Carried {
     while !early.is_empty() {
-        let count = going.pass(early.len(), broken(from)).await?.min(early.len());
+        let count = going.pass(early.len(), broken(from), broken(to)).await?.min(early.len());
         going.write(to, early.split_to(count)).await?;
         going.moved(count, count);
     }

@@ -164,3 +164,21 @@ async fn a_server_that_is_gone_is_noticed_while_its_answer_waits() {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     assert!(fixture.told().await[0].starts_with("forward the server's connection broke"));
 }
+
+#[tokio::test]
+async fn a_client_that_is_gone_is_noticed_while_its_answer_waits() {
+    let server = server().await;
+    let fixture = Fixture::forward_to(&server).await;
+    fixture.proxy.set_limit(budget(1000)).unwrap();
+    let mut client = fixture.connect().await;
+    let (mut stream, _) = server.accept().await.unwrap();
+    // It says no more, so that nothing is read of it.
+    client.shutdown().await.unwrap();
+    stream.read_to_end(&mut Vec::new()).await.unwrap();
+    stream.write_all(&pattern(100_000)).await.unwrap();
+    client.read_exact(&mut [0; 1000]).await.unwrap();
+    held_back(&fixture.proxy).await;
+    client.set_zero_linger().unwrap();
+    drop(client);
+    assert!(fixture.told().await[0].starts_with("forward the client's connection broke"));
+}
