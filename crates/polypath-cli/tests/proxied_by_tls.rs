@@ -218,6 +218,45 @@ fn an_answer_that_breaks_in_the_middle_is_an_error_for_curl() {
 }
 
 #[test]
+fn a_laptops_proxy_shows_a_certificate_for_programs_that_have_none() {
+    if !has_curl_or_skip("curl by way of two proxies") {
+        return;
+    }
+    let mut proxy = Fixture::new();
+    let body = whole();
+    let at = server(answer(&body, Some(body.len())), false);
+    for (shown, says) in
+        [("ann.pem", None), ("other.pem", Some("the proxy on the way does not take who this is"))]
+    {
+        let mut starting = Fixture::command(proxy.folder.path());
+        starting.args(["proxy", "--http", "0", "--instance", "laptop", "--engine", "tcp", "--accept", "tcp"]);
+        starting.args(["--via", &format!("https://{}", proxy.at), "--via-ca", "ca.pem"]);
+        starting.args(["--via-certificate", shown, "--via-key", shown]);
+        let mut laptop = starting.stdout(Stdio::piped()).spawn().expect("a proxy");
+        let mut said = BufReader::new(laptop.stdout.take().expect("its output"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("a line");
+        let laptop_at = line.split_whitespace().find(|word| word.starts_with("127.0.0.1:")).expect("where");
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--noproxy", "", "--max-time", "60", "--proxy", &format!("http://{laptop_at}")]);
+        let heard = curl.arg(format!("http://{at}/")).output().expect("curl runs");
+        let _ = laptop.kill();
+        let _ = laptop.wait();
+        match says {
+            None => {
+                assert!(heard.stdout == body, "{:?}", heard.stderr);
+                let line = proxy.line();
+                assert!(line.contains(" ann.example to "), "{line}");
+            }
+            Some(says) => {
+                let heard = String::from_utf8_lossy(&heard.stdout);
+                assert!(heard.contains(says), "{heard}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_reload_takes_other_certificates_and_a_wrong_one_changes_nothing() {
     if !has_curl_or_skip("curl by TLS after a reload") {
         return;

@@ -53,6 +53,9 @@ pub enum UpstreamFailure {
     /// What it says is not of the protocol.
     #[error("answers with what makes no sense")]
     Garbled,
+    /// It does not show a certificate that is taken here.
+    #[error("shows no certificate that is trusted")]
+    Distrusted,
     /// It does not know who asks.
     #[error("does not take who this is")]
     Unauthorized,

@@ -300,6 +300,8 @@ fn files_are_loaded() {
                     ("ca.pem", made.cert.pem()),
                     ("proxy.pem", made.cert.pem()),
                     ("proxy-key.pem", made.signing_key.serialize_pem()),
+                    ("ann.pem", made.cert.pem()),
+                    ("ann-key.pem", made.signing_key.serialize_pem()),
                 ] {
                     fs::write(folder.path().join(name), text).expect("a file");
                 }

@@ -46,4 +46,4 @@ pub use secured::Secured;
 pub use session::{Ending, SessionEnd};
 pub use sessions::{SessionState, Sessions};
 pub use settings::{Entrance, EntranceKind, InterceptedBy, Settings, Surroundings, Timeouts};
-pub use upstream::{InvalidUpstream, Upstream};
+pub use upstream::{InvalidUpstream, Upstream, UpstreamTls};

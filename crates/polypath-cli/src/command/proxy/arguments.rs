@@ -1,13 +1,13 @@
 //! The options, and what they come to with the file.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
 use polypath_config::Policies;
 use polypath_netsetup::InterceptBy;
-use polypath_proxy::net::{InvalidUpstream, Upstream};
 
 use super::super::Failure;
 use super::super::engine::EngineArguments;
@@ -16,6 +16,7 @@ use super::file::{self, File};
 use super::successor::Successor;
 use super::throttle::ThrottleText;
 use super::transparent::Transparent;
+use super::via::{Via, ViaTls};
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -96,10 +97,12 @@ pub(super) struct RunArguments {
     /// route. Needs root. A file can say which, and how
     #[arg(long, value_name = "PORT", value_parser = parse_port)]
     transparent: Option<Listen>,
-    /// Reach servers through another proxy: convert://HOST:PORT (RFC 8803), socks5://[USER:PASSWORD@]HOST:PORT or
-    /// http://[USER:PASSWORD@]HOST:PORT
-    #[arg(long, value_name = "URL", value_parser = parse_via)]
-    pub(super) via: Option<Arc<Upstream>>,
+    /// Reach servers through another proxy: convert://HOST:PORT (RFC 8803), or socks5, http, socks5+tls or https with
+    /// ://[USER:PASSWORD@]HOST:PORT
+    #[arg(long, value_name = "URL", value_parser = Via::from_str)]
+    pub(super) via: Option<Via>,
+    #[command(flatten)]
+    via_tls: ViaTls,
     /// Users of SOCKS and HTTP: a file with a line NAME:PASSWORD for each
     #[arg(long, value_name = "FILE")]
     pub(super) users: Option<PathBuf>,
@@ -134,11 +137,6 @@ pub(super) enum Accept {
     Kernel,
     Tcp,
     Engine,
-}
-
-/// Shared by all who run with the same arguments: it remembers what the proxy said.
-fn parse_via(text: &str) -> Result<Arc<Upstream>, InvalidUpstream> {
-    text.parse().map(Arc::new)
 }
 
 /// What can be part of the name of a file.
@@ -201,7 +199,8 @@ impl RunArguments {
             plan.users = Some(file::read_users(path)?);
         }
         if let Some(via) = &self.via {
-            plan.via = Some(via.clone());
+            let upstream = via.upstream(&self.via_tls, Path::new(""));
+            plan.via = Some(Arc::new(upstream.map_err(|error| Failure::Input(format!("--via: {error}")))?));
         }
         plan.is_open |= self.open;
         plan.entrances.extend(self.entrances());

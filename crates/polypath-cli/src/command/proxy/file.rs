@@ -17,6 +17,7 @@ use super::entrance_text::EntranceText;
 use super::entrances::EntrancePlan;
 use super::room;
 use super::throttle::ThrottleText;
+use super::via::{Via, ViaTls};
 use super::wrong::{Wrong, each};
 
 /// How long those within may stay once the proxy is to end.
@@ -56,8 +57,11 @@ struct Access {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Servers {
-    /// The proxy on the way: `convert://HOST:PORT`, or `socks5://` or `http://` with `[USER:PASSWORD@]HOST:PORT`.
+    /// The proxy on the way: `convert://HOST:PORT`, or `socks5`, `http`, `socks5+tls` or `https` with `://[USER:PASSWORD@]HOST:PORT`.
     via: Option<String>,
+    /// Certificates for `https` and `socks5+tls`: `ca`, by which the proxy is trusted in place of the system's, and `certificate` and `key`, which
+    /// it is shown. Relative names are looked for beside this file.
+    tls: ViaTls,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
@@ -294,8 +298,9 @@ impl File {
             plan.users = Some(users.map_err(|failure| at("access.users", &failure.message()))?);
         }
         if let Some(via) = &self.servers.via {
-            let via: Upstream = via.parse().map_err(|error: InvalidUpstream| at("servers.via", &error))?;
-            plan.via = Some(Arc::new(via));
+            let via: Via = via.parse().map_err(|error: InvalidUpstream| at("servers.via", &error))?;
+            let upstream = via.upstream(&self.servers.tls, beside);
+            plan.via = Some(Arc::new(upstream.map_err(|error| at("servers.tls", &error))?));
         }
         plan.is_open = self.access.open;
         plan.default = self.access.default.into();

@@ -24,6 +24,7 @@ mod throttle;
 mod tls;
 mod told;
 mod transparent;
+mod via;
 mod wrong;
 
 use polypath_config::{NoSuchKind, Policies};

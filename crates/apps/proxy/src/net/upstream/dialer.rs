@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::connect::{Connector, ServerSide};
 use super::super::leg::Leg;
+use super::tls::UpstreamTls;
 use crate::failure::{ConnectFailure, UpstreamFailure};
 use crate::target::Target;
 
@@ -12,31 +13,41 @@ use crate::target::Target;
 pub(super) struct Dialer<'a> {
     connector: Connector,
     at: &'a Target,
+    tls: Option<&'a UpstreamTls>,
     limit: Duration,
 }
 
 impl<'a> Dialer<'a> {
-    pub(super) fn new(connector: Connector, at: &'a Target, limit: Duration) -> Self {
-        Self { connector, at, limit }
+    pub(super) fn new(
+        connector: Connector,
+        at: &'a Target,
+        tls: Option<&'a UpstreamTls>,
+        limit: Duration,
+    ) -> Self {
+        Self { connector, at, tls, limit }
     }
 
     /// Whether [`Dialer::dial_fast`] is possible.
     pub(super) fn is_fast(&self) -> bool {
-        self.connector.asks_fast(self.at)
+        self.tls.is_none() && self.connector.asks_fast(self.at)
     }
 
     /// The rules are of servers: whoever set the proxy up wants it.
     pub(super) async fn dial(&self) -> Result<Leg, ConnectFailure> {
-        stream_of(self.connector.connect(self.at, self.limit, |_| true).await)
+        let leg = leg_of(self.connector.connect(self.at, self.limit, |_| true).await)?;
+        match (self.tls, leg) {
+            (Some(tls), Leg::Plain(stream)) => Box::pin(tls.secure(stream, &self.at.host)).await,
+            (_, leg) => Ok(leg),
+        }
     }
 
     /// As [`Connector::connect_fast`].
     pub(super) async fn dial_fast(&self) -> Result<Leg, ConnectFailure> {
-        stream_of(self.connector.connect_fast(self.at, self.limit).await)
+        leg_of(self.connector.connect_fast(self.at, self.limit).await)
     }
 }
 
-fn stream_of(reached: Result<ServerSide, ConnectFailure>) -> Result<Leg, ConnectFailure> {
+fn leg_of(reached: Result<ServerSide, ConnectFailure>) -> Result<Leg, ConnectFailure> {
     reached.map(|proxy| proxy.stream).map_err(|failure| match failure {
         // Another way would not help, and it is not the proxy's fault.
         ConnectFailure::Local => failure,

@@ -1,5 +1,7 @@
 //! By CONNECT of HTTP (RFC 9110 §9.3.6).
 
+use std::error::Error as _;
+use std::io;
 use std::net::SocketAddr;
 
 use base64::Engine as _;
@@ -14,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use super::super::connect::ServerSide;
 use super::super::leg::Leg;
 use super::dialer::Dialer;
+use super::tls::failure_in;
 use super::user::User;
 use crate::failure::{ConnectFailure, UpstreamFailure};
 
@@ -54,7 +57,10 @@ pub(super) async fn connect(
 }
 
 fn failure_of(error: &hyper::Error) -> ConnectFailure {
-    ConnectFailure::Upstream(if error.is_parse() {
+    let io = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    ConnectFailure::Upstream(if let Some(failure) = io.and_then(failure_in) {
+        failure
+    } else if error.is_parse() {
         UpstreamFailure::Garbled
     } else {
         UpstreamFailure::Silent

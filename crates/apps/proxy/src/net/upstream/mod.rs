@@ -4,6 +4,7 @@ mod convert;
 mod dialer;
 mod http;
 mod socks;
+mod tls;
 mod user;
 
 use std::fmt;
@@ -16,20 +17,26 @@ use bytes::Bytes;
 
 use self::convert::Converter;
 use self::dialer::Dialer;
+pub use self::tls::UpstreamTls;
 use self::user::User;
 use super::connect::{Connector, ServerSide};
-use crate::failure::ConnectFailure;
+use crate::failure::{ConnectFailure, UpstreamFailure};
 use crate::target::{Target, TargetError};
 
-/// A proxy through which servers are reached: `convert://HOST:PORT`, a Transport Converter (RFC 8803), or `socks5://` or `http://` with
-/// `[USER:PASSWORD@]HOST:PORT`. It gets addresses: names are looked up here, as where servers are reached directly.
+/// A proxy through which servers are reached: `convert://HOST:PORT`, a Transport Converter (RFC 8803), or `socks5://`, `http://`, or by TLS
+/// `socks5+tls://` or `https://`, with `[USER:PASSWORD@]HOST:PORT`. It gets addresses: names are looked up here, as where servers are reached directly.
 ///
 /// It remembers what a converter gave and said, so it is made once for all connections.
 #[derive(Debug)]
 pub struct Upstream {
     at: Target,
     speaks: Protocol,
+    by_tls: Option<Trusted>,
 }
+
+/// TLS, once it is said whom to trust.
+#[derive(Debug, Default)]
+struct Trusted(Option<UpstreamTls>);
 
 #[derive(Debug)]
 enum Protocol {
@@ -43,7 +50,7 @@ enum Protocol {
 pub enum InvalidUpstream {
     /// There is none of this kind.
     #[error(
-        "no proxy on the way: expected convert://HOST:PORT, socks5://[USER:PASSWORD@]HOST:PORT or http://[USER:PASSWORD@]HOST:PORT"
+        "no proxy on the way: expected convert://HOST:PORT, or socks5, http, socks5+tls or https with ://[USER:PASSWORD@]HOST:PORT"
     )]
     Scheme,
     /// Where it is can't be.
@@ -67,17 +74,18 @@ impl FromStr for Upstream {
             Some((user, at)) => (Some(User::parse(user)), at),
             None => (None, rest),
         };
+        let by_tls = matches!(scheme, "socks5+tls" | "https").then(Trusted::default);
         let speaks = match scheme {
             "convert" if user.is_some() => return Err(InvalidUpstream::User),
             "convert" => Protocol::Convert(Converter::default()),
-            "socks5" if user.as_ref().is_some_and(|user| !user.fits_socks()) => {
+            "socks5" | "socks5+tls" if user.as_ref().is_some_and(|user| !user.fits_socks()) => {
                 return Err(InvalidUpstream::UserLength);
             }
-            "socks5" => Protocol::Socks(user),
-            "http" => Protocol::Http(user),
+            "socks5" | "socks5+tls" => Protocol::Socks(user),
+            "http" | "https" => Protocol::Http(user),
             _ => return Err(InvalidUpstream::Scheme),
         };
-        Ok(Self { at: at.parse()?, speaks })
+        Ok(Self { at: at.parse()?, speaks, by_tls })
     }
 }
 
@@ -86,7 +94,9 @@ impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match self.speaks {
             Protocol::Convert(_) => "convert",
+            Protocol::Socks(_) if self.is_by_tls() => "socks5+tls",
             Protocol::Socks(_) => "socks5",
+            Protocol::Http(_) if self.is_by_tls() => "https",
             Protocol::Http(_) => "http",
         };
         write!(f, "{scheme}://{}", self.at)
@@ -94,6 +104,19 @@ impl fmt::Display for Upstream {
 }
 
 impl Upstream {
+    /// Whether it is reached by TLS, for which [`Upstream::with_tls`] has to say whom to trust.
+    #[must_use]
+    pub fn is_by_tls(&self) -> bool {
+        self.by_tls.is_some()
+    }
+
+    /// The same, trusted so if it is reached by TLS. Without this nobody is.
+    #[must_use]
+    pub fn with_tls(mut self, tls: UpstreamTls) -> Self {
+        self.by_tls = self.by_tls.map(|_| Trusted(Some(tls)));
+        self
+    }
+
     /// Whether it is the same proxy, asked by the same user, whatever each of the two remembers.
     #[must_use]
     pub fn is_as(&self, other: &Self) -> bool {
@@ -103,7 +126,8 @@ impl Upstream {
             | (Protocol::Http(user), Protocol::Http(others)) => user == others,
             _ => false,
         };
-        is_alike && self.at == other.at
+        // Who is trusted may have changed.
+        is_alike && self.at == other.at && !self.is_by_tls() && !other.is_by_tls()
     }
 
     /// Whether what a client has said already can go with the request.
@@ -135,7 +159,12 @@ impl Upstream {
         address: SocketAddr,
         first: &[u8],
     ) -> Result<ServerSide, ConnectFailure> {
-        let dialer = Dialer::new(connector, &self.at, limit);
+        let tls = match &self.by_tls {
+            Some(Trusted(None)) => return Err(ConnectFailure::Upstream(UpstreamFailure::Distrusted)),
+            Some(Trusted(tls)) => tls.as_ref(),
+            None => None,
+        };
+        let dialer = Dialer::new(connector, &self.at, tls, limit);
         match &self.speaks {
             Protocol::Convert(converter) => converter.connect(&dialer, address, first).await,
             Protocol::Socks(user) => socks::connect(&dialer, address, user.as_ref()).await,
@@ -155,6 +184,8 @@ mod tests {
             ("convert://converter.example:5000/", "convert://converter.example:5000"),
             ("socks5://ann:se%40cret@[2001:db8::1]:1080", "socks5://[2001:db8::1]:1080"),
             ("http://ann:a@b@proxy.example:8080", "http://proxy.example:8080"),
+            ("https://ann:a@b@proxy.example:8443", "https://proxy.example:8443"),
+            ("socks5+tls://proxy.example:1081", "socks5+tls://proxy.example:1081"),
         ] {
             let upstream: Upstream = text.parse().expect(text);
             assert_eq!(upstream.to_string(), expected);
@@ -172,6 +203,7 @@ mod tests {
             ("socks5://ann:x@a.example:1", "socks5://ann:x@a.example:1", true),
             ("socks5://ann:x@a.example:1", "socks5://ann:y@a.example:1", false),
             ("socks5://a.example:1", "http://a.example:1", false),
+            ("http://a.example:1", "https://a.example:1", false),
             ("http://a.example:1", "http://ann:x@a.example:1", false),
         ] {
             assert_eq!(of(one).is_as(&of(other)), expected, "{one} {other}");
@@ -183,7 +215,7 @@ mod tests {
         let long = format!("socks5://ann:{}@192.0.2.1:1080", "x".repeat(256));
         for (text, expected) in [
             ("192.0.2.1:5000", InvalidUpstream::Scheme),
-            ("https://192.0.2.1:5000", InvalidUpstream::Scheme),
+            ("convert+tls://192.0.2.1:5000", InvalidUpstream::Scheme),
             ("convert://ann:secret@192.0.2.1:5000", InvalidUpstream::User),
             ("convert://192.0.2.1", InvalidUpstream::Target(TargetError::Port)),
             ("http://192.0.2.1:80/path", InvalidUpstream::Target(TargetError::Port)),

@@ -8,6 +8,7 @@ use tokio_socks::tcp::Socks5Stream;
 
 use super::super::connect::ServerSide;
 use super::dialer::Dialer;
+use super::tls::failure_in;
 use super::user::User;
 use crate::failure::{ConnectFailure, UpstreamFailure};
 
@@ -43,7 +44,8 @@ fn failure_of(error: &Error) -> ConnectFailure {
         Error::GeneralSocksServerFailure | Error::CommandNotSupported | Error::AddressTypeNotSupported => {
             ConnectFailure::Upstream(Upstream::Unsupported)
         }
-        Error::Io(_) | Error::ProxyServerUnreachable => ConnectFailure::Upstream(Upstream::Silent),
+        Error::Io(error) => ConnectFailure::Upstream(failure_in(error).unwrap_or(Upstream::Silent)),
+        Error::ProxyServerUnreachable => ConnectFailure::Upstream(Upstream::Silent),
         _ => ConnectFailure::Upstream(Upstream::Garbled),
     }
 }

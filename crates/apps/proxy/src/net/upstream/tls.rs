@@ -1,0 +1,68 @@
+//! TLS to a proxy on the way.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use polypath_stack::engine::Stream;
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, Error, RootCertStore};
+use tokio_rustls::TlsConnector;
+
+use super::super::leg::Leg;
+use super::super::secured::{Raw, Secured};
+use crate::failure::{ConnectFailure, UpstreamFailure};
+use crate::target::Host;
+
+/// Who vouches for a proxy on the way, and what it is shown. Cheap to clone.
+#[derive(Clone)]
+pub struct UpstreamTls(Arc<ClientConfig>);
+
+impl fmt::Debug for UpstreamTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UpstreamTls").finish_non_exhaustive()
+    }
+}
+
+impl UpstreamTls {
+    /// One of these authorities vouches for the proxy, which is shown this certificate if it asks for one.
+    pub fn new(authorities: RootCertStore, shown: Option<CertifiedKey>) -> Result<Self, Error> {
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
+        let builder = builder.with_root_certificates(authorities);
+        Ok(Self(Arc::new(match shown {
+            Some(shown) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(shown))),
+            None => builder.with_no_client_auth(),
+        })))
+    }
+
+    /// The handshake with a host, which has to be the one that was meant.
+    pub(super) async fn secure(&self, stream: Stream, at: &Host) -> Result<Leg, ConnectFailure> {
+        let name = match at {
+            Host::Address(address) => ServerName::from(*address),
+            Host::Name(name) => {
+                let name = ServerName::try_from(name.to_string());
+                name.map_err(|_| ConnectFailure::Upstream(UpstreamFailure::Address))?
+            }
+        };
+        let connecting = TlsConnector::from(self.0.clone()).connect(name, Raw::new(stream, Bytes::new()));
+        let secured = connecting.await.map_err(|error| {
+            let failure = failure_in(&error).unwrap_or(UpstreamFailure::Silent);
+            ConnectFailure::Upstream(failure)
+        })?;
+        Ok(Leg::Tls(Box::new(Secured::new(secured))))
+    }
+}
+
+/// What of TLS went wrong, if that is what did. A proxy may say only after the handshake that it does not take who this is.
+pub(super) fn failure_in(error: &io::Error) -> Option<UpstreamFailure> {
+    let error = error.get_ref()?.downcast_ref::<Error>()?;
+    Some(match error {
+        Error::InvalidCertificate(_) => UpstreamFailure::Distrusted,
+        Error::AlertReceived(_) => UpstreamFailure::Unauthorized,
+        _ => UpstreamFailure::Garbled,
+    })
+}
