@@ -119,7 +119,7 @@ impl<'a> Limited<'a> {
             let ways = [&limit["packets"]["sent"], &limit["packets"]["received"]];
             let passed = ways.map(|way| way["passed_bytes"].as_u64().expect("bytes")).into_iter().max();
             assert!(passed > Some(100_000), "{status:#}");
-            assert!(text.contains("limit one: of ") && text.contains(", limit one\n"), "{text}");
+            assert!(text.contains("limit one, 5mbit") && text.contains(", limit one\n"), "{text}");
         }
     }
 }

@@ -148,7 +148,8 @@ fn a_connection_that_lives_is_seen_and_limited() {
     assert_eq!((&side["transport"], side["paths"].as_array().map(Vec::len)), (&"tcp".into(), Some(1)));
     let text = proxy.done(&["status", "--instance", "proxy"]);
     assert!(
-        text.contains("limit little: of 1 flows, 1 of which wait") && text.contains("server: tcp"),
+        text.contains("limit little, 1000B in 24h down: of 1 flow, 1 waits, 1.0 kB used\n")
+            && text.contains("server: tcp"),
         "{text}"
     );
 
@@ -210,10 +211,21 @@ fn limits_of_the_file_come_and_go_with_it() {
     fs::write(&place, forward.clone() + &throttle("6mbit")).expect("a file");
     assert!(proxy.done(&["reload"]).starts_with("limit all has changed\n"));
     assert_eq!(rate(proxy.status()), "6mbit");
-    proxy.done(&["set", "mine", "--rate", "1mbit", "--path", "lo"]);
-    fs::write(&place, forward).expect("a file");
-    assert!(proxy.done(&["reload"]).starts_with("limit all is gone\n"));
+    let missing = "no path is over an interface that is called nowhere0 now";
+    let said = proxy.done(&["set", "mine", "--rate", "1mbit", "--path", "nowhere0"]);
+    assert_eq!(said, format!("limit mine holds, but {missing}\n"));
+    fs::write(&place, forward + "[[rules]]\nverdict = \"deny\"\nusers = [\"ann\"]\n").expect("a file");
+    let said = proxy.done(&["reload"]);
+    let missing = [
+        "rules[0] fits nobody by this name: there are no users, and none is called ann".into(),
+        format!("limit mine: {missing}"),
+    ];
+    let expected = format!("limit all is gone\n{}\n{}\nthe file is read again", missing[0], missing[1]);
+    assert!(said.starts_with(&expected), "{said}");
     let names = proxy.status();
+    assert_eq!(names["warnings"], serde_json::json!(missing));
+    let text = proxy.done(&["status"]);
+    assert!(text.contains(&format!("  warning: {}\n", missing[1])), "{text}");
     assert_eq!((&names["limits"][0]["limit"]["name"], &names["limits"][1]), (&"mine".into(), &Value::Null));
 
     let mistake = proxy.refused(&["unset", "all"]);

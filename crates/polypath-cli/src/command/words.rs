@@ -11,6 +11,12 @@ pub(super) fn amount(bytes: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
+/// `1 packet`, `2 packets`.
+pub(super) fn count(number: impl Into<u64>, what: &str) -> String {
+    let number = number.into();
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// `wifi, lte and eth0`.
 pub(super) fn and(names: &[&str]) -> String {
     match names.split_last() {
@@ -33,6 +39,11 @@ mod tests {
     fn amounts_have_two_digits() {
         let amounts = [999, 1000, 9_949, 9_950, 25_600_000, 1_400_000_000].map(amount);
         assert_eq!(amounts, ["999 B", "1.0 kB", "9.9 kB", "10 kB", "26 MB", "1.4 GB"]);
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([0_u64, 1, 2].map(|number| count(number, "flow")), ["0 flows", "1 flow", "2 flows"]);
     }
 
     #[test]

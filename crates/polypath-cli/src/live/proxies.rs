@@ -33,6 +33,8 @@ pub(crate) struct Carried {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct LimitNow {
     pub(crate) name: String,
+    /// How much it lets pass, and where.
+    pub(crate) what: String,
     pub(crate) flows: usize,
     pub(crate) waiting_flows: usize,
     pub(crate) used_bytes: u64,

@@ -228,7 +228,7 @@ fn proxy(pid: u32, down_bytes: u64) -> ProxySample {
         carried: Carried { up_bytes: 0, down_bytes: down_bytes * (number - 1) },
         paths,
     };
-    let line = "limit guests: of 4 flows, 1 of which wait";
+    let line = "limit guests, 5mbit: of 4 flows, 1 waits";
     let paths = vec![
         path("client", "br-lan", "tcp", down_bytes),
         path("server", "lte", "backup", down_bytes / 4),
@@ -260,7 +260,7 @@ polypath top  2 clients of 1 proxy
                    state          down          up     rtt resent  cwnd
 proxy gateway[77]  2 clients
   total                    27.2 Mbit/s           0                      ▂▃▄▅▆▇██
-  limit guests: of 4 flows, 1 of which wait
+  limit guests, 5mbit: of 4 flows, 1 waits
 > 10.0.0.5:40002 socks to b.example:443 by ann
   client br-lan    tcp     13.6 Mbit/s           0 20.5 ms    0 %    10 ▂▃▄▅▆▇██
   server lte       backup  3.40 Mbit/s           0 20.5 ms    0 %    10 ▁▁▁▂▂▂▂▂
@@ -273,7 +273,7 @@ q quit  ↑↓ select  p pause  s sort by rate";
 path             state          down          up      rtt resent   cwnd
 proxy gateway[77]  2 clients
   total                  27.2 Mbit/s           0
-  limit guests: of 4 flows, 1 of which wait
+  limit guests, 5mbit: of 4 flows, 1 waits
 10.0.0.5:40002 socks to b.example:443 by ann
   client br-lan  tcp     13.6 Mbit/s           0  20.5 ms    0 %     10
   server lte     backup  3.40 Mbit/s           0  20.5 ms    0 %     10

@@ -99,6 +99,12 @@ impl UserList {
         self.users.len()
     }
 
+    /// Whether somebody is called so.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.users.contains_key(name.as_bytes())
+    }
+
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -134,6 +140,7 @@ mod tests {
     fn users_are_known_by_name_and_password() {
         let users = UserList::parse("# who may\n\nalice:secret\nbob:pass: word \r\n  \n").unwrap();
         assert_eq!(users.len(), 2);
+        assert!(users.has("bob") && !users.has("Bob") && !users.has(""));
         assert!(users.knows(b"alice", b"secret"));
         assert!(users.knows(b"bob", b"pass: word "));
         for (name, password) in [

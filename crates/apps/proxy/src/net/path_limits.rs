@@ -1,7 +1,5 @@
 //! Limits of paths where connections are of our own stack: they are set there, and hold back packets of subflows instead of bytes of connections.
 
-use std::net::IpAddr;
-
 use polypath_stack::Engine;
 use polypath_stack::stack::{
     LimitedWays, PathLimit, PathLimitSet, PathLimitState, SeenSubflow, Stack, TooManyLimits,
@@ -9,7 +7,7 @@ use polypath_stack::stack::{
 
 use super::clock::now;
 use super::entrance::Proxy;
-use crate::throttle::{Direction, Limit};
+use crate::throttle::{Direction, Limit, PathSeen};
 
 /// Why a limit can't be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,19 +79,13 @@ impl Proxy {
     }
 
     fn path_limit(&self, limit: Limit) -> PathLimit {
-        let Limit { flows, rate, hours, .. } = limit;
         let (owners, settings) = (self.owners().clone(), self.settings().clone());
-        PathLimit::new(rate.unwrap_or_default(), move |subflow: &SeenSubflow| {
-            let [local, remote]: [IpAddr; 2] = [subflow.ends.local.addr, subflow.ends.remote.addr];
-            let is_meant = || {
-                let owner = owners.of(subflow.owner.as_ref());
-                !flows.names_ends() || owner.is_some_and(|owner| flows.fits_ends(owner))
-            };
-            if flows.fits_path(subflow.path_name.as_deref(), local, remote)
-                && hours.is_none_or(|hours| hours.contains(settings.get().surroundings.minute()))
-                && is_meant()
-            {
-                ways(flows.direction, subflow.is_client)
+        PathLimit::new(limit.rate.unwrap_or_default(), move |subflow: &SeenSubflow| {
+            let (local, remote) = (subflow.ends.local.addr, subflow.ends.remote.addr);
+            let path = PathSeen { interface: subflow.path_name.as_deref(), local, remote };
+            let owner = owners.of(subflow.owner.as_ref());
+            if limit.holds_for_path(&path, owner, settings.get().surroundings.minute()) {
+                ways(limit.flows.direction, subflow.is_client)
             } else {
                 LimitedWays::default()
             }

@@ -14,6 +14,7 @@ use super::leg::Leg;
 use super::watched::Watched;
 use crate::access::Admission;
 use crate::target::Target;
+use crate::throttle::{Direction, FlowKey};
 
 /// One that is there, as it is now.
 #[derive(Clone, Debug)]
@@ -36,6 +37,23 @@ pub struct SessionState {
     pub client_side: Option<StreamInfo>,
     /// The server's, while there is one.
     pub server_side: Option<StreamInfo>,
+}
+
+impl SessionState {
+    /// Who it is and where it goes, as limits of paths know it, once it has reached a server. They ask for no path and no direction there.
+    #[must_use]
+    pub fn owner(&self) -> Option<FlowKey> {
+        let server = self.server?;
+        Some(FlowKey {
+            client: self.client.ip(),
+            user: self.user.clone(),
+            target: self.target.clone().unwrap_or_else(|| server.into()),
+            address: server.ip(),
+            interface: None,
+            local: None,
+            direction: Direction::Down,
+        })
+    }
 }
 
 /// Those that are there.

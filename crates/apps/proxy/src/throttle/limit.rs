@@ -114,6 +114,17 @@ pub struct FlowKey {
     pub direction: Direction,
 }
 
+/// A path that a limit may be of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathSeen<'a> {
+    /// Its interface here.
+    pub interface: Option<&'a str>,
+    /// This end.
+    pub local: IpAddr,
+    /// The other end.
+    pub remote: IpAddr,
+}
+
 /// Paths, as a limit names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathPattern {
@@ -271,6 +282,15 @@ impl Limit {
             burst: None,
             budget: None,
         }
+    }
+
+    /// Whether it holds at that minute for packets that go over this path, whichever way, of a connection of whom and where to `owner` says, if
+    /// that is known.
+    #[must_use]
+    pub fn holds_for_path(&self, path: &PathSeen<'_>, owner: Option<&FlowKey>, minute: MinuteOfDay) -> bool {
+        self.flows.fits_path(path.interface, path.local, path.remote)
+            && self.hours.is_none_or(|hours| hours.contains(minute))
+            && (!self.flows.names_ends() || owner.is_some_and(|owner| self.flows.fits_ends(owner)))
     }
 }
 

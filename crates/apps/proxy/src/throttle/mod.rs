@@ -14,5 +14,5 @@ pub use bucket::Bucket;
 pub use flow::{Flow, Grant, LimitState, Throttle, Used};
 pub use limit::{
     Budget, Direction, FlowKey, Hours, HoursError, Limit, MinuteOfDay, Moment, PathPattern, PathPatternError,
-    Selector,
+    PathSeen, Selector,
 };

@@ -7,12 +7,13 @@ use polypath_proxy::net::Proxy;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::super::control_socket::{Answer, Control};
-use super::super::uplink_names::UplinkNames;
 use super::super::{Failure, complain};
+use super::doubts::Doubts;
 use super::figures::Figures;
 use super::limits::Limits;
 use super::report::{ListenerReport, ProxyReport};
 use super::status::PROXIES;
+use super::surroundings::Machine;
 use super::throttle::ThrottleText;
 
 /// What is left to who runs the proxy, and where the answer goes.
@@ -27,7 +28,8 @@ pub(super) enum Asked {
 pub(super) struct Answering {
     pub(super) proxy: Proxy,
     pub(super) limits: Arc<Limits>,
-    pub(super) names: Arc<UplinkNames>,
+    pub(super) doubts: Arc<Doubts>,
+    pub(super) machine: Arc<Machine>,
     pub(super) listeners: Arc<Mutex<Vec<ListenerReport>>>,
     pub(super) asked: UnboundedSender<Asked>,
 }
@@ -103,13 +105,15 @@ impl Answering {
         let said = match word {
             "status" => {
                 let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let report = ProxyReport::new(name, listeners, (&self.proxy, &self.limits), &self.names);
+                let warnings = self.doubts.lines(&self.limits.all());
+                let of = (&self.proxy, &*self.limits, warnings);
+                let report = ProxyReport::new(name, listeners, of, &self.machine);
                 serde_json::to_string(&report).map_err(|error| error.to_string())
             }
             "figures" => serde_json::to_string(&Figures::of(&self.proxy)).map_err(|error| error.to_string()),
             "set" => serde_json::from_str::<ThrottleText>(rest)
                 .map_err(|error| error.to_string())
-                .and_then(|text| self.limits.set_one(&self.proxy, text)),
+                .and_then(|text| self.limits.set_one(&self.proxy, &self.doubts, text)),
             "unset" => self.limits.unset(&self.proxy, rest),
             "reload" => self.leave(Asked::Reload),
             "down" => self.leave(Asked::Down),

@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::super::Failure;
+use super::doubts::Named;
 use super::entrance_text::EntranceText;
 use super::entrances::EntrancePlan;
 use super::room;
@@ -181,6 +182,12 @@ impl Plan {
     /// What is wrong, and does not keep it from being done.
     pub(super) fn warnings(&self) -> impl Iterator<Item = &str> {
         self.entrances.iter().filter_map(|entrance| entrance.tls.as_ref()?.warning())
+    }
+
+    /// Who can be named by rules and limits, and whom rules name.
+    pub(super) fn named(&self) -> Named {
+        let has_certificates = self.entrances.iter().any(EntrancePlan::wants_certificates);
+        Named { users: self.users.clone(), rules: self.rules.clone(), has_certificates }
     }
 
     /// What the proxy on the way has said stays known, if it is the same as before.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use polypath_proxy::net::{LimitRefused, Proxy};
-use polypath_proxy::throttle::{Limit, Selector};
+use polypath_proxy::throttle::Limit;
 
+use super::doubts::Doubts;
 use super::throttle::ThrottleText;
 
 /// Each by its name, as it was written.
@@ -44,16 +45,16 @@ fn refused(text: &ThrottleText, error: LimitRefused) -> String {
 /// Those of paths, by name.
 pub(super) struct PathLimits {
     are_of_clients: bool,
-    selectors: Vec<(String, Selector)>,
+    limits: Vec<Limit>,
 }
 
 impl PathLimits {
-    pub(super) fn of_servers(&self) -> &[(String, Selector)] {
-        &self.selectors
+    pub(super) fn of_servers(&self) -> &[Limit] {
+        &self.limits
     }
 
-    pub(super) fn of_clients(&self) -> &[(String, Selector)] {
-        if self.are_of_clients { &self.selectors } else { &[] }
+    pub(super) fn of_clients(&self) -> &[Limit] {
+        if self.are_of_clients { &self.limits } else { &[] }
     }
 }
 
@@ -99,14 +100,23 @@ impl Limits {
     }
 
     /// Sets one, whoever set it before.
-    pub(super) fn set_one(&self, proxy: &Proxy, text: ThrottleText) -> Result<String, String> {
+    pub(super) fn set_one(
+        &self,
+        proxy: &Proxy,
+        doubts: &Doubts,
+        text: ThrottleText,
+    ) -> Result<String, String> {
         let limit = read(&text)?;
+        let missing = doubts.of(&limit);
         let mut set = self.set();
         proxy.set_limit(limit).map_err(|error| refused(&text, error))?;
         let is_of_file = set.get(&text.name).is_some_and(|written| written.is_of_file);
         let mut said = format!("limit {} holds", text.name);
         if is_of_file {
             said += " until the file is read again";
+        }
+        if !missing.is_empty() {
+            said += &format!(", but {}", missing.join(", and "));
         }
         set.insert(text.name.clone(), Written { text, is_of_file });
         Ok(said)
@@ -125,12 +135,13 @@ impl Limits {
     }
 
     pub(super) fn of_paths(&self) -> PathLimits {
-        let set = self.set();
-        let selectors = set.iter().filter_map(|(name, written)| {
-            let flows = written.text.limit().ok()?.flows;
-            flows.names_paths().then(|| (name.clone(), flows))
-        });
-        PathLimits { are_of_clients: self.are_of_clients, selectors: selectors.collect() }
+        let limits = self.all().into_iter().filter(|limit| limit.flows.names_paths());
+        PathLimits { are_of_clients: self.are_of_clients, limits: limits.collect() }
+    }
+
+    /// All of them, by name.
+    pub(super) fn all(&self) -> Vec<Limit> {
+        self.set().values().filter_map(|written| written.text.limit().ok()).collect()
     }
 
     /// As it was written.

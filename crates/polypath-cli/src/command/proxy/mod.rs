@@ -5,6 +5,7 @@ mod arguments;
 mod asking;
 mod budgets;
 mod doors;
+mod doubts;
 mod entrance_text;
 mod entrances;
 mod fast_open;

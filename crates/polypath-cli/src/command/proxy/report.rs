@@ -4,16 +4,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use polypath_proxy::access::Memory;
-use polypath_proxy::net::{Proxy, SessionState};
-use polypath_proxy::throttle::Selector;
+use polypath_proxy::net::{Proxy, SessionState, Surroundings};
+use polypath_proxy::throttle::{FlowKey, Limit, MinuteOfDay, PathSeen};
 use polypath_stack::engine::StreamInfo;
 use polypath_stack::stack::LimitFigures;
 use serde::{Deserialize, Serialize};
 
 use super::super::harmless;
-use super::super::uplink_names::UplinkNames;
-use super::super::words::amount;
+use super::super::words::{amount, count};
 use super::limits::{Limits, PathLimits};
+use super::surroundings::Machine;
 use super::throttle::ThrottleText;
 use crate::live::{Carried, ClientSample, LimitNow, PathKey, PathNow, PathSample, ProxySample, Told};
 
@@ -32,6 +32,9 @@ pub(in crate::command) struct ProxyReport {
     memory: Option<MemoryReport>,
     pub(super) listeners: Vec<ListenerReport>,
     pub(super) limits: Vec<LimitReport>,
+    /// What limits and rules name that is not there, a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) warnings: Vec<String>,
     pub(super) connections: Vec<ConnectionReport>,
 }
 
@@ -99,9 +102,14 @@ pub(super) struct WayReport {
 
 impl WayReport {
     fn words(&self, what: &str) -> String {
-        let (dropped, waiting) = (self.dropped_packets, self.waiting_packets);
-        format!("{} {what}, {dropped} packets dropped, {waiting} wait", amount(self.passed_bytes))
+        let (passed, dropped) = (amount(self.passed_bytes), count(self.dropped_packets, "packet"));
+        format!("{passed} {what}, {dropped} dropped, {}", wait(self.waiting_packets))
     }
+}
+
+/// `1 waits`, `2 wait`.
+fn wait(number: u64) -> String {
+    format!("{number} wait{}", if number == 1 { "s" } else { "" })
 }
 
 impl From<LimitFigures> for WayReport {
@@ -151,7 +159,11 @@ pub(super) struct PathReport {
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,
     pub(super) retransmissions: u64,
+    /// The smoothed round trip of what this end sent.
     pub(super) srtt_seconds: f64,
+    /// What it estimates as a receiver, where that is newer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rcv_rtt_seconds: Option<f64>,
     /// What was sent again, as a share of all that was sent; none before anything was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retransmitted_share: Option<f64>,
@@ -167,11 +179,12 @@ impl ProxyReport {
     pub(super) fn new(
         name: &str,
         listeners: Vec<ListenerReport>,
-        (proxy, limits): (&Proxy, &Limits),
-        names: &UplinkNames,
+        (proxy, limits, warnings): (&Proxy, &Limits, Vec<String>),
+        machine: &Machine,
     ) -> Self {
         let (sessions, carried) = (proxy.sessions().states(), proxy.counts().carried);
         let of_paths = limits.of_paths();
+        let connections = sessions.iter().map(|state| connection(state, machine, &of_paths));
         Self {
             name: name.into(),
             pid: std::process::id(),
@@ -180,7 +193,8 @@ impl ProxyReport {
             memory: proxy.memory().map(Into::into),
             listeners,
             limits: limit_reports(proxy, limits),
-            connections: sessions.iter().map(|state| connection(state, names, &of_paths)).collect(),
+            warnings,
+            connections: connections.collect(),
         }
     }
 }
@@ -210,19 +224,16 @@ impl ProxyReport {
 impl LimitReport {
     /// For people.
     pub(super) fn line(&self) -> String {
-        let name = harmless(&self.limit.name);
+        let (name, what) = (harmless(&self.limit.name), harmless(&self.limit.words()));
+        let flows = self.flows as u64;
         if let Some(PacketsReport { sent, received }) = &self.packets {
-            return format!(
-                "limit {name}: of {} subflows; {}; {}",
-                self.flows,
-                sent.words("sent"),
-                received.words("received")
-            );
+            let (sent, received) = (sent.words("sent"), received.words("received"));
+            return format!("limit {name}, {what}: of {}; {sent}; {received}", count(flows, "subflow"));
         }
-        let mut text = format!("limit {name}: of {} flows", self.flows);
-        text += &format!(", {} of which wait", self.waiting_flows);
+        let waiting = wait(self.waiting_flows as u64);
+        let mut text = format!("limit {name}, {what}: of {}, {waiting}", count(flows, "flow"));
         if let Some(clients) = self.clients {
-            text += &format!(", each of {clients} clients for itself");
+            text += &format!(", of {}, each for itself", count(clients as u64, "client"));
         }
         if self.used_bytes > 0 {
             text += &format!(", {} used", amount(self.used_bytes));
@@ -232,7 +243,8 @@ impl LimitReport {
 
     fn sample(&self) -> LimitNow {
         let Self { flows, waiting_flows, used_bytes, .. } = *self;
-        LimitNow { name: harmless(&self.limit.name), flows, waiting_flows, used_bytes, line: self.line() }
+        let (name, what) = (harmless(&self.limit.name), harmless(&self.limit.words()));
+        LimitNow { name, what, flows, waiting_flows, used_bytes, line: self.line() }
     }
 }
 
@@ -270,7 +282,7 @@ impl SideReport {
             let now = PathNow {
                 interface,
                 state: if path.is_backup { "backup" } else { transport },
-                rtt_ms: path.srtt_seconds * 1e3,
+                rtt_ms: path.rcv_rtt_seconds.unwrap_or(path.srtt_seconds) * 1e3,
                 retransmitted_share: path.retransmitted_share,
                 cwnd_packets: path.cwnd_packets,
             };
@@ -307,10 +319,11 @@ fn limit_reports(proxy: &Proxy, limits: &Limits) -> Vec<LimitReport> {
     reports
 }
 
-fn connection(state: &SessionState, names: &UplinkNames, limits: &PathLimits) -> ConnectionReport {
-    let side = |info: &StreamInfo, limits: &[(String, Selector)]| SideReport {
+fn connection(state: &SessionState, machine: &Machine, limits: &PathLimits) -> ConnectionReport {
+    let (owner, minute) = (state.owner(), machine.minute());
+    let side = |info: &StreamInfo, limits: &[Limit]| SideReport {
         transport: if info.is_multipath { "mptcp" } else { "tcp" }.into(),
-        paths: paths(info, names, limits),
+        paths: paths(info, machine, limits, (owner.as_ref(), minute)),
     };
     ConnectionReport {
         number: state.number,
@@ -327,23 +340,29 @@ fn connection(state: &SessionState, names: &UplinkNames, limits: &PathLimits) ->
     }
 }
 
-fn paths(info: &StreamInfo, names: &UplinkNames, limits: &[(String, Selector)]) -> Vec<PathReport> {
+fn paths(
+    info: &StreamInfo,
+    machine: &Machine,
+    limits: &[Limit],
+    (owner, minute): (Option<&FlowKey>, MinuteOfDay),
+) -> Vec<PathReport> {
     let path = |subflow: &polypath_mptcp::SubflowInfo| {
         let (local, remote) = (subflow.tuple.local.into(), subflow.tuple.remote.into());
         let (local, remote): (SocketAddr, SocketAddr) = (local, remote);
-        let interface = names.name_of(local.ip());
-        let is_limited = |(_, selector): &&(String, Selector)| {
-            selector.fits_path(interface.as_deref(), local.ip(), remote.ip())
-        };
+        let interface = machine.interface_of(local.ip());
+        let seen = PathSeen { interface: interface.as_deref(), local: local.ip(), remote: remote.ip() };
+        let holding = limits.iter().filter(|limit| limit.holds_for_path(&seen, owner, minute));
         PathReport {
-            limits: limits.iter().filter(is_limited).map(|(name, _)| name.clone()).collect(),
-            interface,
+            limits: holding.map(|limit| limit.name.to_string()).collect(),
+            interface: interface.map(Into::into),
             local: local.to_string(),
             remote: remote.to_string(),
             sent_bytes: subflow.tcp.bytes_acked,
             received_bytes: subflow.tcp.bytes_received,
             retransmissions: subflow.tcp.retransmits,
-            srtt_seconds: Duration::from(subflow.tcp.latest_rtt()).as_secs_f64(),
+            srtt_seconds: Duration::from(subflow.tcp.srtt).as_secs_f64(),
+            rcv_rtt_seconds: (subflow.tcp.rcv_rtt_is_newer)
+                .then(|| Duration::from(subflow.tcp.rcv_rtt).as_secs_f64()),
             retransmitted_share: (subflow.tcp.bytes_sent > 0)
                 .then(|| subflow.tcp.bytes_retrans as f64 / subflow.tcp.bytes_sent as f64),
             cwnd_packets: subflow.tcp.cwnd_bytes / u64::from(subflow.tcp.mss_bytes.max(1)),

@@ -22,6 +22,7 @@ use super::super::{Failure, complain, print_line};
 use super::answering::{Answering, Asked, Offered, offer};
 use super::arguments::{Accept, RunArguments};
 use super::doors::Doors;
+use super::doubts::Doubts;
 use super::fast_open;
 use super::figures::Figures;
 use super::file::Plan;
@@ -46,6 +47,7 @@ struct Running {
     doors: Doors,
     proxy: Proxy,
     limits: Arc<Limits>,
+    doubts: Arc<Doubts>,
     machine: Arc<Machine>,
     listeners: Arc<Mutex<Vec<ListenerReport>>>,
 }
@@ -98,8 +100,7 @@ pub(super) async fn run(
     // Who looks at the proxy may hold it on; at its end the lines are to be finished all the same.
     let logging = Arc::downgrade(&lines);
     let (is_quiet, is_json) = (arguments.quiet, arguments.json);
-    let names = Arc::new(UplinkNames::default());
-    let machine = Arc::new(Machine(names.clone()));
+    let machine = Arc::new(Machine(UplinkNames::default()));
     let settings = Settings { surroundings: machine.clone(), ..plan.settings() };
     let proxy = Proxy::new(connector, settings, move |end| {
         if let Some(lines) = logging.upgrade().filter(|_| !is_quiet) {
@@ -119,17 +120,19 @@ pub(super) async fn run(
     let limits = Arc::new(Limits::new(are_of_clients));
     limits::check(&proxy, &plan.throttle).map_err(Failure::Input)?;
     limits.follow_file(&proxy, &plan.throttle);
+    let doubts = Arc::new(Doubts::default());
+    doubts.set(plan.named());
     // Before anybody could use more. Root may read what its successor wrote.
     let lasting_name = offered.as_ref().and_then(Offered::lasting_name);
     let mut keeping = Place::find(lasting_name, given.successor.as_ref()).begin(&proxy);
     let listeners = Arc::default();
     let doors = Doors::new(accepting, multipath, proxy.clone(), given.handed_down)?;
     doors.check_handed_down(&plan.entrances)?.iter().for_each(|line| complain(line));
-    let mut running = Running { doors, proxy: proxy.clone(), limits, machine, listeners };
+    let mut running = Running { doors, proxy: proxy.clone(), limits, doubts, machine, listeners };
     for line in running.open(&plan).await? {
         tell(arguments, &line)?;
     }
-    running.too_little_memory().iter().for_each(|line| complain(line));
+    running.warnings().iter().for_each(|line| complain(line));
     plan.warnings().for_each(complain);
     // Before anybody is let in: nothing waited since.
     if let Some(successor) = &given.successor {
@@ -138,10 +141,11 @@ pub(super) async fn run(
     }
     let mut answering = None;
     if let Some(offered) = &offered {
-        let (limits, listeners) = (running.limits.clone(), running.listeners.clone());
-        let begun =
-            Answering { proxy: proxy.clone(), limits, names, listeners, asked: ask }.begin(offered)?;
-        answering = Some(begun);
+        let Running { limits, doubts, machine, listeners, .. } = &running;
+        let (limits, doubts) = (limits.clone(), doubts.clone());
+        let (machine, listeners) = (machine.clone(), listeners.clone());
+        let begun = Answering { proxy: proxy.clone(), limits, doubts, machine, listeners, asked: ask };
+        answering = Some(begun.begin(offered)?);
     }
     tell_manager(&[NotifyState::Ready]);
     let mut saves = tokio::time::interval(SAVED);
@@ -261,9 +265,16 @@ impl Running {
         let mut changes = self.open(&plan).await?;
         self.proxy.set_settings(Settings { surroundings: self.machine.clone(), ..plan.settings() });
         changes.extend(self.limits.follow_file(&self.proxy, &plan.throttle));
-        changes.extend(self.too_little_memory());
+        self.doubts.set(plan.named());
+        changes.extend(self.warnings());
         changes.extend(plan.warnings().map(Into::into));
         Ok((plan, changes))
+    }
+
+    /// What holds otherwise than somebody may think.
+    fn warnings(&self) -> Vec<String> {
+        let missing = self.doubts.lines(&self.limits.all());
+        self.too_little_memory().into_iter().chain(missing).collect()
     }
 
     /// What to say of a limit of memory that lets nobody in.

@@ -97,6 +97,7 @@ fn words(report: &ProxyReport) -> String {
     }
     let limits = report.memory_line().into_iter().chain(report.limits.iter().map(LimitReport::line));
     limits.for_each(|line| _ = writeln!(text, "  {line}"));
+    report.warnings.iter().for_each(|line| _ = writeln!(text, "  warning: {}", harmless(line)));
     for connection in &report.connections {
         let _ = write!(text, "\n  {} {}", connection.protocol, connection.client);
         if let Some(user) = &connection.user {
@@ -131,7 +132,10 @@ fn say_side(text: &mut String, who: &str, side: &SideReport) {
             "      {interface}{} to {}: {sent} sent, {received} received",
             path.local, path.remote
         );
-        let _ = write!(text, ", RTT {:.1} ms", path.srtt_seconds * 1e3);
+        let _ = match path.rcv_rtt_seconds {
+            Some(seconds) => write!(text, ", RTT {:.1} ms as a receiver", seconds * 1e3),
+            None => write!(text, ", RTT {:.1} ms", path.srtt_seconds * 1e3),
+        };
         if path.retransmissions > 0 {
             let _ = write!(text, ", {} sent again", path.retransmissions);
         }

@@ -1,7 +1,6 @@
 //! What limits ask of this machine.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use chrono::{Local, Timelike};
 use polypath_proxy::net::Surroundings;
@@ -12,7 +11,7 @@ use super::super::uplink_names::UplinkNames;
 
 /// The names of its interfaces, and its hours.
 #[derive(Debug)]
-pub(super) struct Machine(pub(super) Arc<UplinkNames>);
+pub(super) struct Machine(pub(super) UplinkNames);
 
 impl Surroundings for Machine {
     fn memory(&self) -> Option<u64> {

@@ -85,6 +85,27 @@ enum DirectionName {
 }
 
 impl ThrottleText {
+    /// How much it lets pass, which way, where and when, as it was written: `5mbit down over wwan0`.
+    pub(super) fn words(&self) -> String {
+        let mut parts: Vec<String> = self.rate.clone().into_iter().collect();
+        if let Some(budget) = &self.budget {
+            let period = self.period.as_deref().unwrap_or("24h");
+            let then = self.then.as_ref().map(|rate| format!(", then {rate}")).unwrap_or_default();
+            parts.push(format!("{budget} in {period}{then}"));
+        }
+        let amount = parts.join(", ");
+        let direction = self.direction.map(|direction| match direction {
+            DirectionName::Up => "up".to_string(),
+            DirectionName::Down => "down".into(),
+        });
+        let named =
+            |word: &str, list: &[String]| (!list.is_empty()).then(|| format!("{word} {}", list.join(", ")));
+        let places = [named("over", &self.paths), named("to", &self.peers)];
+        let hours = self.hours.as_ref().map(|hours| format!("at {hours}"));
+        let rest = direction.into_iter().chain(places.into_iter().flatten()).chain(hours);
+        [amount].into_iter().chain(rest).collect::<Vec<_>>().join(" ")
+    }
+
     pub(super) fn limit(&self) -> Result<Limit, Wrong> {
         let name_fits = |name: &str| (1..=64).contains(&name.len()) && !name.contains(char::is_control);
         if !name_fits(&self.name) {
@@ -158,6 +179,26 @@ mod tests {
         assert!(each.is_of_each_client);
         let budget = Budget { octets: 2_000_000_000, period: DAY, then: BitRate::from_mbps(1) };
         assert_eq!(limit.budget, Some(budget));
+    }
+
+    #[test]
+    fn a_limit_is_told_in_a_few_words() {
+        for (text, expected) in [
+            (r#"{"name": "a", "rate": "5mbit", "clients": ["10.0.0.0/8"]}"#, "5mbit"),
+            (
+                r#"{"name": "a", "rate": "5mbit", "direction": "down", "paths": ["wwan0", "10.0.0.1"], "hours": "22:00-06:00"}"#,
+                "5mbit down over wwan0, 10.0.0.1 at 22:00-06:00",
+            ),
+            (r#"{"name": "a", "rate": "5mbit", "peers": ["10.0.0.0/8"]}"#, "5mbit to 10.0.0.0/8"),
+            (r#"{"name": "a", "rate": "5mbit", "budget": "2GB"}"#, "5mbit, 2GB in 24h"),
+            (
+                r#"{"name": "a", "budget": "2GB", "period": "1h", "then": "1mbit", "direction": "up"}"#,
+                "2GB in 1h, then 1mbit up",
+            ),
+        ] {
+            let text: ThrottleText = serde_json::from_str(text).expect("a limit");
+            assert_eq!(text.words(), expected);
+        }
     }
 
     #[test]
