@@ -31,6 +31,7 @@ use super::owners::Owners;
 use super::session::{Ending, SessionEnd};
 use super::sessions::{Session, Sessions};
 use super::settings::{CurrentSettings, Entrance, EntranceKind, InterceptedBy, Settings};
+use super::shaped::Shaped;
 use super::udp;
 use super::within::{Inner, Known, Stop, Visitor};
 use crate::access::{Clients, Memory};
@@ -388,7 +389,9 @@ impl Inner {
         if request.command == Command::Associate {
             let allows = |target: &Target, address| self.allows(&visit.client, user, target, address);
             let udp = udp::Associating { connector: &self.connector, allows, flow: visit.session.flow() };
-            let running = pin!(udp.run(stream, negotiation, &request.target));
+            let client = visit.client.address.ip();
+            let shaped = Shaped::new(&self.throttle, self.settings.clone(), client, user);
+            let running = pin!(udp.run(stream, negotiation, &request.target, shaped));
             let running = pin!(visit.session.flow().unless_idle(self.settings().timeouts.idle, running));
             return match self.unless_stopped(running).await {
                 Some(ended) => ended.unwrap_or(Ending::Idle),

@@ -27,6 +27,7 @@ mod secured;
 mod session;
 mod sessions;
 mod settings;
+mod shaped;
 #[cfg(test)]
 mod tests;
 mod udp;

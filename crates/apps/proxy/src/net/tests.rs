@@ -1,5 +1,6 @@
 //! Clients, the proxy and servers on the loopback interface, by plain TCP.
 
+mod datagrams;
 mod faults;
 mod full;
 mod limits;

@@ -1,6 +1,7 @@
 //! Datagrams of a client of SOCKS (RFC 1928 §7). They go by UDP alone, over the way that the system chooses.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -16,10 +17,12 @@ use super::flow::{Flow, Way};
 use super::leg::Leg;
 use super::negotiate::say_farewell;
 use super::session::Ending;
+use super::shaped::{Held, Shaped};
 use crate::failure::ConnectFailure;
 use crate::negotiation::Negotiation;
 use crate::socks::{DatagramHeader, Datagrams};
 use crate::target::{Host, Target};
+use crate::throttle::Direction;
 
 /// The longest datagram there is.
 const LONGEST: usize = 65_535;
@@ -45,6 +48,7 @@ impl<A: Fn(&Target, Option<IpAddr>) -> bool> Associating<'_, A> {
         mut stream: Leg,
         mut negotiation: impl Negotiation,
         expected: &Target,
+        shaped: Shaped,
     ) -> Ending {
         let opened =
             if stream.is_of_kernel() { open(&stream).await } else { Err(io::ErrorKind::Unsupported.into()) };
@@ -58,7 +62,7 @@ impl<A: Fn(&Target, Option<IpAddr>) -> bool> Associating<'_, A> {
         }
         let port = Some(expected.port).filter(|port| *port != 0);
         let (asked, datagrams, waiting) = (Asked::default(), Datagrams::default(), JoinSet::new());
-        let mut association = Association { client, port, inner, outer, asked, datagrams, waiting };
+        let mut association = Association { client, port, inner, outer, asked, datagrams, shaped, waiting };
         let mut rest = [0; 64];
         tokio::select! {
             ended = association.carry(self) => match ended {
@@ -111,6 +115,7 @@ struct Association {
     outer: UdpSocket,
     asked: Asked,
     datagrams: Datagrams,
+    shaped: Shaped,
     /// For the addresses of their targets. Others do not wait behind them.
     waiting: JoinSet<LookedUp>,
 }
@@ -130,6 +135,9 @@ impl Association {
                 received = self.inner.recv_from(&mut from_client) => {
                     let (count, source) = received?;
                     self.handle_from_client(by, &from_client[..count], source).await;
+                }
+                (direction, held) = poll_fn(|cx| self.shaped.poll(cx)) => {
+                    self.handle_passed(direction, &held, by.flow).await;
                 }
                 Some(ended) = self.waiting.join_next() => {
                     let Ok((target, payload, addresses)) = ended else { continue };
@@ -185,21 +193,55 @@ impl Association {
         let allowed = addresses.iter().copied().find(|address| (by.allows)(target, Some(*address)));
         let Some(address) = allowed else { return };
         self.asked.add(address);
-        let to = mapped(SocketAddr::new(address, target.port), &self.outer);
-        if self.outer.send_to(payload, to).await.is_ok() {
-            by.flow.moved(Way::ToServer, payload.len());
+        let to = SocketAddr::new(address, target.port);
+        if self.shaped.goes_up(target, to, payload) {
+            self.send_up(payload, to, by.flow).await;
+        } else {
+            self.note_waiting(by.flow);
         }
     }
 
-    async fn handle_from_server(&self, buffer: &mut [u8], count: usize, source: SocketAddr, flow: &Flow) {
+    async fn send_up(&self, payload: &[u8], to: SocketAddr, flow: &Flow) {
+        if self.outer.send_to(payload, mapped(to, &self.outer)).await.is_ok() {
+            flow.moved(Way::ToServer, payload.len());
+        }
+    }
+
+    /// What limits hold back does not rest.
+    fn note_waiting(&self, flow: &Flow) {
+        if self.shaped.are_waiting() {
+            flow.is_held_back();
+        }
+    }
+
+    /// One that limits held back goes on.
+    async fn handle_passed(&self, direction: Direction, held: &Held, flow: &Flow) {
+        match direction {
+            Direction::Up => self.send_up(&held.bytes, held.server, flow).await,
+            Direction::Down => self.send_down(&held.bytes, held.count, flow).await,
+        }
+    }
+
+    async fn handle_from_server(&mut self, buffer: &mut [u8], count: usize, source: SocketAddr, flow: &Flow) {
         let source = SocketAddr::new(source.ip().to_canonical(), source.port());
-        let Some(port) = self.port.filter(|_| self.asked.hosts.contains(&source.ip())) else { return };
+        if !self.asked.hosts.contains(&source.ip()) {
+            return;
+        }
         let header = DatagramHeader::new(source);
         let header = header.as_bytes();
         // Right before what was received.
         let begin = DatagramHeader::LONGEST - header.len();
         buffer[begin..DatagramHeader::LONGEST].copy_from_slice(header);
         let datagram = &buffer[begin..DatagramHeader::LONGEST + count];
+        if self.shaped.goes_down(source, count, datagram) {
+            self.send_down(datagram, count, flow).await;
+        } else {
+            self.note_waiting(flow);
+        }
+    }
+
+    async fn send_down(&self, datagram: &[u8], count: usize, flow: &Flow) {
+        let Some(port) = self.port else { return };
         if self.inner.send_to(datagram, (self.client, port)).await.is_ok() {
             flow.moved(Way::ToClient, count);
         }

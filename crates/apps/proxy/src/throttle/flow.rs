@@ -32,6 +32,8 @@ pub struct LimitState {
     pub flows: usize,
     /// How many of them wait for it.
     pub waiting: usize,
+    /// Datagrams that it had no place for, or that waited for too long.
+    pub dropped_datagrams: u64,
     /// Clients that it knows of, if each has it for itself.
     pub clients: Option<usize>,
     /// Octets of the budget that are used in the period that runs; of each client's together.
@@ -63,6 +65,8 @@ struct Entry {
     /// What was given last, and those that counted it.
     granted: u64,
     charged: Vec<Arc<str>>,
+    /// Those that it was told to wait for when it asked last.
+    waits_for: Vec<Arc<str>>,
     waker: Option<Waker>,
 }
 
@@ -109,6 +113,7 @@ impl Table {
         let Some(entry) = self.flows.get_mut(&flow) else { return Grant::Octets(wanted) };
         entry.granted = wanted;
         entry.charged.clear();
+        entry.waits_for.clear();
         let mut ready_last = None;
         for name in &entry.limits {
             let Some(lane) = lane_of(&mut self.lanes, name, entry.client) else {
@@ -123,6 +128,7 @@ impl Table {
                 Answer::Wait(ready) => {
                     let ready = ready.min(moment.now + LONGEST_WAIT);
                     lane.wait(flow, wanted, ready);
+                    entry.waits_for.push(name.clone());
                     ready_last = ready_last.max(Some(ready));
                 }
             }
@@ -153,6 +159,25 @@ impl Table {
         for name in &entry.charged {
             if let Some(lane) = lane_of(&mut self.lanes, name, entry.client) {
                 lane.give_back(flow, octets);
+            }
+        }
+    }
+
+    fn drops(&mut self, flow: FlowId) {
+        let Some(entry) = self.flows.get(&flow) else { return };
+        for name in &entry.waits_for {
+            if let Some(lane) = lane_of(&mut self.lanes, name, entry.client) {
+                lane.drops();
+            }
+        }
+    }
+
+    fn gives_up(&mut self, flow: FlowId) {
+        let Some(entry) = self.flows.get_mut(&flow) else { return };
+        entry.waker = None;
+        for name in entry.waits_for.drain(..) {
+            if let Some(lane) = lane_of(&mut self.lanes, &name, entry.client) {
+                lane.leave_queue(flow);
             }
         }
     }
@@ -235,6 +260,7 @@ impl Throttle {
             limit: lanes.limit().clone(),
             flows: lanes.iter().map(Lane::flows).sum(),
             waiting: lanes.iter().map(Lane::waiting).sum(),
+            dropped_datagrams: lanes.iter().map(Lane::dropped).sum(),
             clients: lanes.limit().is_of_each_client.then(|| lanes.iter().count()),
             used: lanes.iter().map(Lane::used).fold(0, u64::saturating_add),
             ends: lanes.iter().filter_map(Lane::ends).max(),
@@ -257,6 +283,7 @@ impl Throttle {
             is_limited: is_limited.clone(),
             granted: 0,
             charged: Vec::new(),
+            waits_for: Vec::new(),
             waker: None,
         };
         table.flows.insert(id, entry);
@@ -294,6 +321,16 @@ impl Flow {
     /// So many octets of what was granted last were not moved, and may be by others.
     pub fn give_back(&mut self, octets: u64) {
         self.throttle.table().give_back(self.id, octets);
+    }
+
+    /// A datagram was dropped that had to wait.
+    pub(super) fn drops(&self) {
+        self.throttle.table().drops(self.id);
+    }
+
+    /// It waits for nothing any more.
+    pub(super) fn gives_up(&mut self) {
+        self.throttle.table().gives_up(self.id);
     }
 
     /// The names of the limits that are of it, whether they hold at this hour or not.

@@ -37,17 +37,35 @@ pub(super) struct Lane {
     /// Octets of the period that runs, and when it ends.
     used: u64,
     ends: Option<Instant>,
+    /// Datagrams that were dropped while they waited here.
+    dropped: u64,
 }
 
 impl Lane {
     pub(super) fn new(now: Instant, limit: Limit) -> Self {
         let rate = limit.rate.unwrap_or_default();
         let bucket = Bucket::new(now, rate, burst(&limit, rate));
-        Self { limit, bucket, turns: Turns::default(), flows: BTreeSet::new(), used: 0, ends: None }
+        Self {
+            limit,
+            bucket,
+            turns: Turns::default(),
+            flows: BTreeSet::new(),
+            used: 0,
+            ends: None,
+            dropped: 0,
+        }
     }
 
     pub(super) fn used(&self) -> u64 {
         self.used
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    pub(super) fn drops(&mut self) {
+        self.dropped += 1;
     }
 
     /// When the period ends that runs.

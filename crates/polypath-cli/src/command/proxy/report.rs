@@ -78,6 +78,9 @@ pub(super) struct LimitReport {
     pub(super) clients: Option<usize>,
     /// Of the budget, in the period that runs.
     pub(super) used_bytes: u64,
+    /// Datagrams that found no place, or waited for too long.
+    #[serde(default)]
+    pub(super) dropped_datagrams: u64,
     /// What a limit of paths of our own stack has done with their packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) packets: Option<PacketsReport>,
@@ -238,6 +241,9 @@ impl LimitReport {
         if self.used_bytes > 0 {
             text += &format!(", {} used", amount(self.used_bytes));
         }
+        if self.dropped_datagrams > 0 {
+            text += &format!(", {} dropped", count(self.dropped_datagrams, "datagram"));
+        }
         text
     }
 
@@ -300,6 +306,7 @@ fn limit_reports(proxy: &Proxy, limits: &Limits) -> Vec<LimitReport> {
             waiting_flows: state.waiting,
             clients: state.clients,
             used_bytes: state.used,
+            dropped_datagrams: state.dropped_datagrams,
             packets: None,
         })
     });
@@ -311,6 +318,7 @@ fn limit_reports(proxy: &Proxy, limits: &Limits) -> Vec<LimitReport> {
             waiting_flows: 0,
             clients: None,
             used_bytes: 0,
+            dropped_datagrams: 0,
             packets: Some(packets),
         })
     });
