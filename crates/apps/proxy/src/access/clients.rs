@@ -119,11 +119,17 @@ struct Account {
 
 impl Account {
     fn after_one(self, whose: Whose, now: Instant, allowance: &Allowance) -> Result<Self, Overload> {
+        let account = self.with_place(whose, allowance)?;
+        let pace = self.pace.after_one(now, allowance).ok_or(Overload::Pace(whose))?;
+        Ok(Self { pace, ..account })
+    }
+
+    /// The place of one connection more, whose pace is not asked.
+    fn with_place(self, whose: Whose, allowance: &Allowance) -> Result<Self, Overload> {
         if self.connections >= allowance.connections {
             return Err(Overload::Connections(whose));
         }
-        let pace = self.pace.after_one(now, allowance).ok_or(Overload::Pace(whose))?;
-        Ok(Self { connections: self.connections + 1, pace })
+        Ok(Self { connections: self.connections + 1, ..self })
     }
 }
 
@@ -169,6 +175,15 @@ impl Book {
             return Err(Overload::Connections(Whose::All));
         }
         self.all.connections += 1;
+        Ok(())
+    }
+
+    fn add_place(&mut self, key: ClientKey) -> Result<(), Overload> {
+        let known = self.clients.get(&key).copied().filter(|(account, _)| account.connections > 0);
+        let (account, last) = known.ok_or(Overload::Clients)?;
+        let account = account.with_place(Whose::Client, &self.limits.each)?;
+        self.all = self.all.with_place(Whose::All, &self.limits.all)?;
+        self.clients.insert(key, (account, last));
         Ok(())
     }
 
@@ -220,6 +235,14 @@ impl Clients {
     pub fn wait(&self) -> Result<Waiting, Overload> {
         self.book().wait()?;
         Ok(Waiting(self.clone()))
+    }
+
+    /// The place of one connection more for a client that is within, of whose connections one needs as much as two. How fast they come is not asked.
+    /// It lasts as long as what is given back.
+    pub fn admit_further(&self, address: IpAddr) -> Result<Admission, Overload> {
+        let key = address.into();
+        self.book().add_place(key)?;
+        Ok(Admission { clients: self.clone(), key })
     }
 
     /// Whether somebody has to say how much memory the process has, before a client is admitted: that is limited, and was not said just now.
@@ -322,6 +345,27 @@ mod tests {
         drop(one);
         let _admitted = admit("192.0.2.1").expect("nothing was counted against it");
         assert_eq!(clients.connections(), 2);
+    }
+
+    #[test]
+    fn who_needs_as_much_as_two_has_two_places() {
+        let each = Allowance { connections: 3, new_per_second: 1, burst: 2 };
+        let all = Allowance { connections: 4, ..PLENTY };
+        let clients = Clients::new(ClientLimits { each, all, ..LIMITS });
+        let admit = |address| clients.admit(Instant::ZERO, ip(address));
+        let further = |address| clients.admit_further(ip(address));
+        assert_eq!(further("192.0.2.1").unwrap_err(), Overload::Clients, "nobody is within");
+        let _one = admit("192.0.2.1").unwrap();
+        // How fast they come is asked of connections alone.
+        let more = further("192.0.2.1").unwrap();
+        let _two = admit("192.0.2.1").unwrap();
+        assert_eq!(further("192.0.2.1").unwrap_err(), Overload::Connections(Whose::Client));
+        let _other = admit("192.0.2.2").unwrap();
+        assert_eq!(further("192.0.2.2").unwrap_err(), Overload::Connections(Whose::All));
+        drop(more);
+        assert_eq!(clients.connections(), 3);
+        let _more = further("192.0.2.2").unwrap();
+        assert_eq!(clients.connections(), 4);
     }
 
     #[test]

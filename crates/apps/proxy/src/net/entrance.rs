@@ -390,6 +390,14 @@ impl Inner {
             let allows = |target: &Target, address| self.allows(&visit.client, user, target, address);
             let udp = udp::Associating { connector: &self.connector, allows, flow: visit.session.flow() };
             let client = visit.client.address.ip();
+            // It needs three descriptors, and a place is of two.
+            let _place = match self.clients.admit_further(client) {
+                Ok(place) => place,
+                Err(overload) => {
+                    say_farewell(&mut stream, &negotiation.handle_failed(overload.into())).await;
+                    return Ending::Overloaded(overload);
+                }
+            };
             let shaped = Shaped::new(&self.throttle, self.settings.clone(), client, user);
             let running = pin!(udp.run(stream, negotiation, &request.target, shaped));
             let running = pin!(visit.session.flow().unless_idle(self.settings().timeouts.idle, running));

@@ -3,9 +3,9 @@
 use polypath_proxy::access::ClientLimits;
 use polypath_proxy::net::Settings;
 
-/// Of one connection: a socket at each side.
+/// Of one connection: a socket at each side. A client that sends datagrams has a third one, and two places.
 const DESCRIPTORS: u64 = 2;
-/// What the proxy has besides: pipes, entrances, its own sockets, lookups, and a third one of each client that sends datagrams.
+/// What the proxy has besides: pipes, entrances, its own sockets, and lookups.
 const SPARE_DESCRIPTORS: u64 = 600;
 
 /// What holds unless the file says otherwise, in a process that may have so many descriptors: whoever is let in finds two of them, and one client can't

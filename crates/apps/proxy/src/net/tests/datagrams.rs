@@ -4,6 +4,7 @@ use polypath_units::{BitRate, Duration as Span};
 use tokio::net::UdpSocket;
 
 use super::*;
+use crate::access::{Allowance, ClientLimits};
 use crate::throttle::{Budget, Direction, Limit};
 
 /// A client's association.
@@ -123,4 +124,23 @@ async fn what_it_receives_is_limited() {
     assert!(fixture.proxy.remove_limit("little"));
     server.send_to(b"the last", relay).await.unwrap();
     while client.receive().await != b"the last" {}
+}
+
+#[tokio::test]
+async fn who_sends_datagrams_has_the_places_of_two() {
+    let each = Allowance { connections: 3, new_per_second: u32::MAX, burst: u32::MAX };
+    let limits = ClientLimits { each, ..Settings::default().limits };
+    let settings = Settings { limits, ..Settings::default() };
+    let fixture = Fixture::with(EntranceKind::Socks.into(), settings).await;
+    let first = Association::new(&fixture).await;
+    let (_control, reply) = ask(&fixture).await;
+    assert_eq!(reply[..4], [5, 0, 5, 1], "a general failure");
+    drop(first);
+    while fixture.proxy.sessions().count() > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(Association::new(&fixture).await);
+    let told = fixture.told().await;
+    let refused = "socks refused: this client has as many connections as may be";
+    assert!(told.iter().filter(|line| *line == refused).count() == 1 && told.len() == 3, "{told:?}");
 }
