@@ -7,7 +7,7 @@ use polypath_tcp::{ConnectionId, Population};
 use polypath_units::Instant;
 use polypath_wire::FourTuple;
 
-use super::Host;
+use super::{Attachment, Host};
 use crate::carried::Carried;
 use crate::config::HostConfig;
 use crate::connection::{Connection, ConnectionInfo};
@@ -57,6 +57,12 @@ impl Host {
     pub fn connection_of(&mut self, subflow: &FourTuple) -> Option<(ConnectionId, bool)> {
         let (id, _) = self.core.find(subflow)?;
         Some((id, self.core.get(id)?.is_client()))
+    }
+
+    /// What [`Host::attach`] keeps with a connection.
+    #[must_use]
+    pub fn attached(&self, id: ConnectionId) -> Option<&Attachment> {
+        self.attached.get(id)
     }
 
     /// Tokens by which peers can join.

@@ -272,6 +272,14 @@ impl Host {
         self.with(now, id, |connection, cx| connection.release(cx));
     }
 
+    /// Keeps something with a connection, in place of what was kept with it before, until the host forgets the connection: that is not before
+    /// the peer has all that was sent, though the application let go long ago. A connection that is forgotten keeps nothing.
+    pub fn attach(&mut self, id: ConnectionId, what: Attachment) {
+        if self.core.get(id).is_some() {
+            self.attached.insert(id, what);
+        }
+    }
+
     /// Asks the peer to use a subflow as a backup, or as a regular one again.
     pub fn set_backup(&mut self, now: Instant, id: ConnectionId, subflow: SubflowId, backup: bool) {
         self.with(now, id, |connection, cx| connection.set_backup(cx, subflow, backup));

@@ -216,3 +216,53 @@ fn data_of_a_connection_that_is_gone_opens_no_other() {
     assert!(ask(&mut host, NOW, 5, &data).is_none_or(|answer| !answer.flags.rst()));
     assert_eq!(host.population().connections, 1);
 }
+
+fn packets(host: &mut Host, now: Instant) -> Vec<Packet> {
+    core::iter::from_fn(|| host.poll_transmit(now)).collect()
+}
+
+fn exchange(one: &mut Host, other: &mut Host, now: Instant) {
+    for _ in 0..9 {
+        packets(one, now).into_iter().for_each(|packet| other.handle_packet(now, packet));
+        packets(other, now).into_iter().for_each(|packet| one.handle_packet(now, packet));
+    }
+}
+
+#[test]
+fn what_is_kept_with_a_connection_is_gone_with_it_and_not_before() {
+    let at = Endpoint::new([10, 0, 0, 2].into(), 80);
+    let (mut client, mut server) = (Host::new(HostConfig::default(), 1), Host::new(HostConfig::default(), 2));
+    server.listen(at).expect("the port is free");
+    let near = client.connect(NOW, Endpoint::new([10, 0, 0, 1].into(), 0), at, None).expect("a free port");
+    exchange(&mut client, &mut server, NOW);
+    let mut events = core::iter::from_fn(|| server.poll());
+    let far = events.find_map(|(id, event)| matches!(event, Event::Accepted { .. }).then_some(id));
+    let far = far.expect("it is accepted");
+    let (first, second): (Attachment, Attachment) = (Arc::new("first"), Arc::new("second"));
+    server.attach(far, first.clone());
+    server.attach(far, second.clone());
+    assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (1, 2));
+    assert!(server.attached(far).is_some_and(|kept| kept.is::<&str>()));
+
+    // The application lets go, and the client has nothing yet.
+    server.send(far, (&[7; 1000][..]).into()).expect("it is open");
+    server.release(NOW, far);
+    let sent = packets(&mut server, NOW);
+    assert!(!sent.is_empty() && server.attached(far).is_some());
+    sent.into_iter().for_each(|packet| client.handle_packet(NOW, packet));
+    exchange(&mut client, &mut server, NOW);
+    assert!(client.recv(near).is_some() && server.attached(far).is_some());
+
+    client.release(NOW, near);
+    exchange(&mut client, &mut server, NOW);
+    let mut now = NOW;
+    while server.population().connections > 0 {
+        now += Duration::from_secs(1);
+        server.handle_timeout(now);
+        exchange(&mut client, &mut server, now);
+        assert!(now < NOW + Duration::from_secs(1000), "it is closed");
+    }
+    assert!(server.attached(far).is_none() && Arc::strong_count(&second) == 1);
+    server.attach(far, second.clone());
+    assert_eq!(Arc::strong_count(&second), 1, "nothing is kept with what is gone");
+}
