@@ -1,5 +1,8 @@
 //! Requests and answers of HTTP that pass through a proxy (RFC 9110, 9112): where a request goes, and which fields go no further.
 
+#[cfg(feature = "net")]
+pub(crate) mod max_forwards;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;

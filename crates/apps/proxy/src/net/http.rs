@@ -220,6 +220,10 @@ impl Client {
         log: Arc<RequestLog>,
     ) -> Answer {
         let (mut parts, body) = request.into_parts();
+        if let Some(answer) = message::max_forwards::pass(&mut parts) {
+            log.ended(Ending::Finished);
+            return answer.map(|text| Either::Left(Full::from(text)));
+        }
         if let Err(error) =
             message::make_request_for_server(&mut parts.uri, parts.version, &mut parts.headers)
         {
