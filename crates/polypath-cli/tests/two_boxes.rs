@@ -208,8 +208,8 @@ fn a_converter_is_asked_in_the_first_packet() {
     shell(box_ns, "echo 3 > /proc/sys/net/ipv4/tcp_fastopen");
     let folder = tempfile::tempdir().expect("a folder");
     let [mut converter, mut client] = <[_; 2]>::try_from(files_and_commands()).expect("two files");
-    converter.1.push("--fast-open");
-    client.1.extend(["--engine", "kernel", "--fast-open"]);
+    converter.1.extend(["--accept", "tcp", "--fast-open"]);
+    client.1.extend(["--engine", "tcp", "--fast-open"]);
     let _converter = Running::new(box_ns, &folder.path().join("server"), &converter);
     let _laptop = Running::new(&scene.testbed.client, &folder.path().join("laptop"), &client);
     // With the first it gives its cookie.

@@ -129,7 +129,8 @@ impl KernelEngine {
         self
     }
 
-    /// The same with listeners that take bytes with the SYN (TCP Fast Open, RFC 7413), where `net.ipv4.tcp_fastopen` lets them.
+    /// The same with listeners that take bytes with the SYN (TCP Fast Open, RFC 7413), where `net.ipv4.tcp_fastopen` lets them. Those of Multipath TCP
+    /// do not: Linux keeps what is written before the end of the handshake, and forgets to send it then (seen in 6.18).
     #[must_use]
     pub fn with_fast_open_listeners(mut self) -> Self {
         self.listens_fast = true;
@@ -233,15 +234,15 @@ impl KernelEngine {
         }
         socket.bind(local).map_err(refused)?;
         self.keepalive.set(SockRef::from(&socket));
-        self.listen_fast(&socket);
+        self.listen_fast(&socket, self.is_plain_tcp);
         let inner = socket.listen(BACKLOG as u32).map_err(refused)?;
         let (tally, wants_multipath) = (self.tally.clone(), !self.is_plain_tcp);
         Ok(KernelListener { inner, keepalive: self.keepalive, tally, wants_multipath })
     }
 
     /// Where that can't be, clients connect as others do.
-    fn listen_fast(&self, listener: &impl AsFd) {
-        if self.listens_fast {
+    fn listen_fast(&self, listener: &impl AsFd, is_plain_tcp: bool) {
+        if self.listens_fast && is_plain_tcp {
             let _ = accept_fast(listener);
         }
     }
@@ -256,7 +257,7 @@ impl KernelEngine {
         }
         let wants_multipath = socket.protocol()? == Some(Protocol::MPTCP);
         self.keepalive.set(socket);
-        self.listen_fast(&listener);
+        self.listen_fast(&listener, !wants_multipath);
         listener.set_nonblocking(true)?;
         let (inner, tally) = (TcpListener::from_std(listener)?, self.tally.clone());
         Ok(KernelListener { inner, keepalive: self.keepalive, tally, wants_multipath })

@@ -58,18 +58,20 @@ mod tests {
         if !is_root_or_skip("TCP Fast Open") {
             return;
         }
-        for engine in [KernelEngine::new(), KernelEngine::plain_tcp()] {
-            let testbed = Testbed::new(1).expect("namespaces");
-            for side in [&testbed.client, &testbed.server] {
-                let switch = || fs::write("/proc/sys/net/ipv4/tcp_fastopen", "3");
-                side.run(switch).expect("a namespace").expect("a variable of it");
-            }
-            let server = engine.clone().in_namespace(testbed.server.clone()).with_fast_open_listeners();
+        let testbed = Testbed::new(1).expect("namespaces");
+        for side in [&testbed.client, &testbed.server] {
+            let switch = || fs::write("/proc/sys/net/ipv4/tcp_fastopen", "3");
+            side.run(switch).expect("a namespace").expect("a variable of it");
+        }
+        let [at, begins] = [&testbed.server, &testbed.client].map(|side| side.clone());
+        let client = KernelEngine::plain_tcp().in_namespace(begins);
+        // Of Multipath TCP, none is taken.
+        for (engine, fast) in [(KernelEngine::plain_tcp(), [0, 1]), (KernelEngine::new(), [1, 1])] {
+            let server = engine.in_namespace(at.clone()).with_fast_open_listeners();
             let listener = server.listen((Testbed::server_v4(0), 0).into()).expect("a listener");
             let to = listener.local_addr().expect("its address");
-            let client = engine.in_namespace(testbed.client.clone());
             let options = ConnectOptions { fast_open: true, ..ConnectOptions::default() };
-            for number in 0..2 {
+            for fast in fast {
                 let sending = async {
                     let mut stream = client.connect(to, &options).await.expect("a connection");
                     stream.write_all(b"asked").await.expect("room");
@@ -86,7 +88,7 @@ mod tests {
                 };
                 let (answer, (_stream, asked)) = tokio::join!(sending, answering);
                 assert_eq!((&answer, &asked), (b"answered", b"asked"));
-                assert_eq!(counted(&testbed.server, "TCPFastOpenPassive"), number, "by {client:?}");
+                assert_eq!(counted(&at, "TCPFastOpenPassive"), fast, "by {server:?}");
             }
         }
     }

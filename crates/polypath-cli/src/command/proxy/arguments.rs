@@ -115,9 +115,9 @@ pub(super) struct RunArguments {
     /// How many threads serve connections (engines kernel and tcp) [default: 1]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
-    /// Ask a converter on the way in the first packet, and take such packets: TCP Fast Open, RFC 7413 (engines kernel and tcp)
+    /// Ask a converter on the way in the first packet (with --engine tcp), and take such packets (with --accept tcp): TCP Fast Open, RFC 7413
     #[arg(long)]
-    fast_open: bool,
+    pub(super) fast_open: bool,
     /// What clients are met with: Multipath TCP of the kernel, which takes TCP, too; TCP alone; or the engine that reaches the servers
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value_t = Accept::Kernel)]
     pub(super) accept: Accept,
@@ -164,17 +164,6 @@ impl RunArguments {
             }
             threads => Ok(threads.unwrap_or(NonZeroUsize::MIN)),
         }
-    }
-
-    /// Whether TCP Fast Open is used.
-    pub(super) fn opens_fast(&self) -> Result<bool, Failure> {
-        if self.fast_open && !self.engine.is_of_kernel() {
-            return Err(Failure::Input(
-                "--fast-open: expected --engine kernel or tcp with it; our own stack has no TCP Fast Open"
-                    .into(),
-            ));
-        }
-        Ok(self.fast_open)
     }
 
     /// Whom it becomes, if anybody.

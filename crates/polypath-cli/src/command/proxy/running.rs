@@ -23,7 +23,7 @@ use super::answering::{Answering, Asked, Offered, offer};
 use super::arguments::{Accept, RunArguments};
 use super::doors::Doors;
 use super::doubts::Doubts;
-use super::fast_open;
+use super::fast_open::{Sides, take_first_packets};
 use super::figures::Figures;
 use super::file::Plan;
 use super::handed_down::HandedDown;
@@ -64,7 +64,6 @@ pub(super) async fn run(
     mut plan: Plan,
     given: Given,
 ) -> Result<(), Failure> {
-    let opens_fast = arguments.opens_fast()?;
     let (ask, asked) = unbounded_channel();
     let mut wishes = Wishes::new(asked)?;
     let offered = offer(arguments.instance.as_deref())?;
@@ -84,15 +83,14 @@ pub(super) async fn run(
         Accept::Engine => engine.clone(),
     };
     let mut connector = Connector::new(engine.clone());
-    let accepting = match accepting {
-        Engine::Kernel(accepting) if opens_fast => {
-            connector = connector.with_fast_open();
-            fast_open::warning(plan.via.is_some(), !plan.entrances.is_empty())
-                .iter()
-                .for_each(|line| complain(line));
-            accepting.with_fast_open_listeners().into()
-        }
-        accepting => accepting,
+    let accepting = if arguments.fast_open {
+        let sides = Sides::of(&plan);
+        sides.check(&engine, &accepting)?;
+        sides.warning().iter().for_each(|line| complain(line));
+        connector = connector.with_fast_open();
+        take_first_packets(accepting)
+    } else {
+        accepting
     };
     let multipath = (arguments.accept == Accept::Kernel).then(KernelEngine::new);
     let (lines, written) = Log::new(io::stdout(), complain).map_err(Failure::run)?;

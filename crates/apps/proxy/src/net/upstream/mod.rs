@@ -130,9 +130,15 @@ impl Upstream {
         is_alike && self.at == other.at && !self.is_by_tls() && !other.is_by_tls()
     }
 
+    /// Whether it is a Transport Converter (RFC 8803).
+    #[must_use]
+    pub fn is_converter(&self) -> bool {
+        matches!(self.speaks, Protocol::Convert(_))
+    }
+
     /// Whether what a client has said already can go with the request.
     pub(super) fn takes_first_bytes(&self) -> bool {
-        matches!(self.speaks, Protocol::Convert(_))
+        self.is_converter()
     }
 
     /// Reaches a host as [`Connector::connect`] does, each attempt by way of this proxy. What goes first has to be nothing unless it takes it, and
