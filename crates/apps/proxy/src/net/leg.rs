@@ -73,7 +73,7 @@ impl Leg {
     pub(super) async fn finish_writing(&self) -> io::Result<()> {
         match self {
             Self::Plain(stream) => stream.finish_writing(),
-            Self::Tls(secured) => secured.finish_writing().await,
+            Self::Tls(secured) => Box::pin(secured.finish_writing()).await,
         }
     }
 

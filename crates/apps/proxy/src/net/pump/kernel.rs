@@ -43,7 +43,7 @@ pub(super) async fn carry(from: &KernelStream, to: &KernelStream, going: &mut Go
     loop {
         from.as_tokio().readable().await.map_err(Broken::From)?;
         let most = if may_splice == Some(false) { BUFFER_BYTES } else { FEW_BYTES };
-        let granted = going.pass(most, broken(from), broken(to)).await?;
+        let granted = going.pass(most, || broken(from), || broken(to)).await?;
         match pass(from, to, going, granted)? {
             Passed::Nothing => going.gate.give_back(granted),
             Passed::End => {

@@ -170,22 +170,25 @@ enum Writes {
 
 impl Going<'_> {
     /// How many bytes may be moved, of as many as that, once any may; unless where they come from breaks before, or where they go.
-    async fn pass(
+    async fn pass<F: Future<Output = io::Error>, T: Future<Output = io::Error>>(
         &mut self,
         wanted: usize,
-        from: impl Future<Output = io::Error>,
-        to: impl Future<Output = io::Error>,
+        from: impl FnOnce() -> F,
+        to: impl FnOnce() -> T,
     ) -> Result<usize, Broken> {
         if !self.gate.is_limited() {
             return Ok(self.gate.pass(wanted, self.flow).await);
         }
-        // Who waits neither reads nor writes, and would not notice that there is nobody any more.
-        tokio::select! {
-            biased;
-            granted = self.gate.pass(wanted, self.flow) => Ok(granted),
-            error = from => Err(Broken::From(error)),
-            error = to => Err(Broken::To(error)),
-        }
+        // Who waits neither reads nor writes, and would not notice that there is nobody any more. Boxed: connections without limits have no room for it.
+        let passing = async {
+            tokio::select! {
+                biased;
+                granted = self.gate.pass(wanted, self.flow) => Ok(granted),
+                error = from() => Err(Broken::From(error)),
+                error = to() => Err(Broken::To(error)),
+            }
+        };
+        Box::pin(passing).await
     }
 
     /// Something is written; true for the second time, before which the connection has to be told that it shall wait for no acknowledgment of the
@@ -219,7 +222,7 @@ impl Going<'_> {
 
 async fn carry_all(from: &Leg, to: &Leg, mut early: Bytes, mut going: Going<'_>) -> Carried {
     while !early.is_empty() {
-        let count = going.pass(early.len(), broken(from), broken(to)).await?.min(early.len());
+        let count = going.pass(early.len(), || broken(from), || broken(to)).await?.min(early.len());
         going.write(to, early.split_to(count)).await?;
         going.moved(count, count);
     }
@@ -243,7 +246,7 @@ pub(super) async fn broken(leg: &Leg) -> io::Error {
     match leg {
         Leg::Plain(Stream::Kernel(stream)) => kernel::broken(stream).await,
         // Who moves its bytes has it.
-        Leg::Tls(_) => until_broken(|| leg.is_broken()).await,
+        Leg::Tls(_) => Box::pin(until_broken(|| leg.is_broken())).await,
         // A stack of ours tells who reads.
         _ => std::future::pending().await,
     }
@@ -253,7 +256,7 @@ pub(super) async fn broken(leg: &Leg) -> io::Error {
 async fn read(from: &Leg) -> io::Result<Bytes> {
     match from {
         Leg::Plain(Stream::Kernel(from)) => kernel::read(from, kernel::FEW_BYTES).await,
-        Leg::Tls(from) => tls::read(from).await,
+        Leg::Tls(from) => Box::pin(tls::read(from)).await,
         Leg::Plain(Stream::Stack(from)) => from.read_payload().await.map(|payload| payload.to_vec().into()),
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
@@ -264,7 +267,7 @@ async fn write(to: &Leg, bytes: Bytes) -> io::Result<()> {
     match to {
         Leg::Plain(Stream::Kernel(to)) => kernel::write_all(to, &bytes).await,
         Leg::Plain(Stream::Stack(to)) => stack::write_all(to, bytes).await,
-        Leg::Tls(to) => to.write_all(&bytes).await,
+        Leg::Tls(to) => Box::pin(to.write_all(&bytes)).await,
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
 }

@@ -23,7 +23,7 @@ pub(super) async fn carry(from: &Stream, to: &Leg, going: &mut Going<'_>) -> Car
                     // Whatever has to wait does so in the stack.
                     from.put_back(payload);
                     // A stack tells who reads that there is nobody any more, and nobody else.
-                    granted = going.pass(AT_ONCE_BYTES, pending(), broken(to)).await?;
+                    granted = going.pass(AT_ONCE_BYTES, pending, || broken(to)).await?;
                     let mut rest = from.read_payload().await.map_err(Broken::From)?;
                     payload = rest.split_to(granted);
                     if !rest.is_empty() {
@@ -40,7 +40,8 @@ pub(super) async fn carry(from: &Stream, to: &Leg, going: &mut Going<'_>) -> Car
                     return Err(Broken::From(io::ErrorKind::Unsupported.into()));
                 };
                 kernel::readable(from).await.map_err(Broken::From)?;
-                let granted = going.pass(kernel::BUFFER_BYTES, kernel::broken(from), broken(to)).await?;
+                let granted =
+                    going.pass(kernel::BUFFER_BYTES, || kernel::broken(from), || broken(to)).await?;
                 let bytes = kernel::read(from, granted).await.map_err(Broken::From)?;
                 let count = bytes.len();
                 going.write(to, bytes).await?;

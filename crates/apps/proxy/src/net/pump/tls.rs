@@ -20,7 +20,7 @@ pub(super) async fn carry(leg: &Leg, from: &Secured, to: &Leg, going: &mut Going
             return Ok(());
         }
         while !bytes.is_empty() {
-            let granted = going.pass(bytes.len(), broken(leg), broken(to)).await?;
+            let granted = going.pass(bytes.len(), || broken(leg), || broken(to)).await?;
             let passing = bytes.split_to(granted.min(bytes.len()));
             let count = passing.len();
             going.write(to, passing).await?;
