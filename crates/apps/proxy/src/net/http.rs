@@ -31,7 +31,7 @@ use super::session::Ending;
 use super::sessions::Session;
 use super::settings::Entrance;
 use super::watched::Watched;
-use super::within::{Inner, Route, Stop, Visitor};
+use super::within::{Inner, Joined, Route, Stop, Visitor};
 use crate::failure::ConnectFailure;
 use crate::http as message;
 use crate::negotiation::Refusal;
@@ -344,7 +344,8 @@ impl Client {
         let Ok(parts) = upgraded.downcast::<TokioIo<HeldStream>>() else { return };
         let Some(stream) = parts.io.into_inner().into_leg() else { return };
         let mut known = log.known(|known| known.clone());
-        let ending = self.proxy.join(stream, server, parts.read_buf, &self.session, &mut known).await;
+        let joined = Joined { client: stream, server, early: parts.read_buf };
+        let ending = self.proxy.join(joined, &self.session, &mut known).await;
         log.known(|told| told.is_multipath = known.is_multipath);
         log.took_the_rest();
         log.ended(ending);

@@ -108,6 +108,14 @@ pub(super) struct Known {
     pub(super) is_multipath: Option<(bool, bool)>,
 }
 
+/// Two connections between which bytes are to pass.
+pub(super) struct Joined {
+    pub(super) client: Leg,
+    pub(super) server: ServerSide,
+    /// What the client has said for the server already.
+    pub(super) early: Bytes,
+}
+
 impl Inner {
     pub(super) fn settings(&self) -> Arc<Settings> {
         self.settings.get()
@@ -280,15 +288,14 @@ impl Inner {
         Gates { to_server: gate(Direction::Up), to_client: gate(Direction::Down) }
     }
 
-    /// Bytes pass through until both have ended.
-    pub(super) async fn join(
+    /// Bytes pass through until both have ended. What is to be done first is done at once, so that the future has no room for it.
+    pub(super) fn join(
         &self,
-        client: Leg,
-        server: ServerSide,
-        early: Bytes,
+        joined: Joined,
         session: &Arc<Session>,
         known: &mut Known,
-    ) -> Ending {
+    ) -> impl Future<Output = Ending> {
+        let Joined { client, server, early } = joined;
         known.server = Some(server.address);
         session.reached(server.address);
         let ours = [&client, &server.stream].map(of_stack);
@@ -297,24 +304,26 @@ impl Inner {
         let ends = session.show(Ends::new(client, server.stream));
         self.lasting.begins(session);
         let idle = self.settings().timeouts.idle;
-        let moved = {
-            let pumping = pin!(pump(&ends.client, &ends.server, early, session.flow(), gates, idle));
-            self.unless_stopped(pumping).await
-        };
-        known.is_multipath = Some((ends.client.is_multipath(), ends.server.is_multipath()));
-        let ends = session.take_back(ends);
-        let ending = match moved {
-            Some(Moved::Finished) => Ending::Finished,
-            Some(Moved::ClientBroke(error)) => Ending::ClientBroke(error.to_string().into()),
-            Some(Moved::ServerBroke(error)) => Ending::ServerBroke(error.to_string().into()),
-            Some(Moved::Idle) => Ending::Idle,
-            None => Ending::Stopped,
-        };
-        match ending {
-            Ending::Finished => ends.map(Ends::close),
-            _ => ends.map(Ends::abort),
-        };
-        ending
+        async move {
+            let moved = {
+                let pumping = pin!(pump(&ends.client, &ends.server, early, session.flow(), gates, idle));
+                self.unless_stopped(pumping).await
+            };
+            known.is_multipath = Some((ends.client.is_multipath(), ends.server.is_multipath()));
+            let ends = session.take_back(ends);
+            let ending = match moved {
+                Some(Moved::Finished) => Ending::Finished,
+                Some(Moved::ClientBroke(error)) => Ending::ClientBroke(error.to_string().into()),
+                Some(Moved::ServerBroke(error)) => Ending::ServerBroke(error.to_string().into()),
+                Some(Moved::Idle) => Ending::Idle,
+                None => Ending::Stopped,
+            };
+            match ending {
+                Ending::Finished => ends.map(Ends::close),
+                _ => ends.map(Ends::abort),
+            };
+            ending
+        }
     }
 }
 
