@@ -369,6 +369,10 @@ impl Inner {
             say_farewell(&mut stream, &negotiation.handle_failed(failure)).await;
             return Err(Ending::NotReached(failure));
         }
+        if request.command == Command::Associate && visit.entrance.tls.is_some() {
+            say_farewell(&mut stream, &negotiation.handle_failed(ConnectFailure::NotAllowed)).await;
+            return Err(Ending::Refused(Refusal::Unsupported("its datagrams would come without TLS")));
+        }
         if request.command == Command::Associate {
             let allows = |target: &Target, address| self.allows(&visit.client, user, target, address);
             let udp = udp::Associating { connector: &self.connector, allows, flow: visit.session.flow() };

@@ -260,6 +260,7 @@ impl Client {
         let mut body = Passing::new(body, Way::ToClient, log);
         body.set_outgoing(self.outgoing.clone());
         body.set_gate(gate);
+        body.set_client(self.stream.clone());
         Response::from_parts(parts, Either::Right(body))
     }
 

@@ -28,7 +28,12 @@ impl Watched {
 
     /// Waits until the connection is broken, as long as it is there.
     pub(super) async fn broken(&self) -> io::Error {
-        until_broken(|| self.lock().as_ref().is_some_and(Leg::is_broken)).await
+        until_broken(|| self.is_broken()).await
+    }
+
+    /// Whether the connection is broken, as long as it is there.
+    pub(super) fn is_broken(&self) -> bool {
+        self.lock().as_ref().is_some_and(Leg::is_broken)
     }
 
     /// Who moves bytes and who looks are seldom there at once.

@@ -149,7 +149,10 @@ impl<T> DatagramFlows<T> {
         if self.places.len() >= MOST_PLACES {
             let gone = self.places.remove(0);
             for (line, held) in gone.ways.iter().zip(&mut self.held) {
-                line.waiting.iter().for_each(|waiting| held.take_out(waiting.octets));
+                for waiting in &line.waiting {
+                    held.take_out(waiting.octets);
+                    line.flow.drops();
+                }
             }
         }
         let (target, address) = what();

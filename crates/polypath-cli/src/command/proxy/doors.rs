@@ -21,6 +21,8 @@ use super::report::ListenerReport;
 /// Where clients enter now.
 pub(super) struct Doors {
     accepting: Engine,
+    /// For clients of Convert: it may take data with their first packets, which may come twice.
+    converting: Engine,
     /// For those who are intercepted, if Multipath TCP is wanted.
     multipath: Option<KernelEngine>,
     proxy: Proxy,
@@ -68,13 +70,14 @@ struct Opened<'a> {
 
 impl Doors {
     pub(super) fn new(
-        accepting: Engine,
+        [accepting, converting]: [Engine; 2],
         multipath: Option<KernelEngine>,
         proxy: Proxy,
         handed_down: HandedDown,
     ) -> Result<Self, Failure> {
         Ok(Self {
             accepting,
+            converting,
             multipath,
             proxy,
             handed_down,
@@ -199,7 +202,9 @@ impl Doors {
         let listeners = match &plan.protocol {
             Protocol::Transparent(of) => of.listen(at.port(), self.multipath.as_ref()).await?,
             _ => {
-                let listener = match (&self.accepting, self.handed_down.at(at)) {
+                let accepting =
+                    if plan.protocol == Protocol::Convert { &self.converting } else { &self.accepting };
+                let listener = match (accepting, self.handed_down.at(at)) {
                     (Engine::Kernel(engine), Some(socket)) => {
                         socket.and_then(|socket| engine.adopt(socket)).map(Listener::Kernel)
                     }

@@ -83,15 +83,14 @@ pub(super) async fn run(
         Accept::Engine => engine.clone(),
     };
     let mut connector = Connector::new(engine.clone());
-    let accepting = if arguments.fast_open {
+    let mut converting = accepting.clone();
+    if arguments.fast_open {
         let sides = Sides::of(&plan);
         sides.check(&engine, &accepting)?;
         sides.warning().iter().for_each(|line| complain(line));
         connector = connector.with_fast_open();
-        take_first_packets(accepting)
-    } else {
-        accepting
-    };
+        converting = take_first_packets(converting);
+    }
     let multipath = (arguments.accept == Accept::Kernel).then(KernelEngine::new);
     let (lines, written) = Log::new(io::stdout(), complain).map_err(Failure::run)?;
     let lines = Arc::new(lines);
@@ -124,7 +123,7 @@ pub(super) async fn run(
     let lasting_name = offered.as_ref().and_then(Offered::lasting_name);
     let mut keeping = Place::find(lasting_name, given.successor.as_ref()).begin(&proxy);
     let listeners = Arc::default();
-    let doors = Doors::new(accepting, multipath, proxy.clone(), given.handed_down)?;
+    let doors = Doors::new([accepting, converting], multipath, proxy.clone(), given.handed_down)?;
     doors.check_handed_down(&plan.entrances)?.iter().for_each(|line| complain(line));
     let mut running = Running { doors, proxy: proxy.clone(), limits, doubts, machine, listeners };
     for line in running.open(&plan).await? {

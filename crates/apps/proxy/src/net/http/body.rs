@@ -11,6 +11,7 @@ use super::super::flow::{Flow, Way};
 use super::super::gate::Gate;
 use super::super::session::Ending;
 use super::super::sessions::Session;
+use super::super::watched::Watched;
 use super::super::within::{Inner, Known};
 use super::outgoing::Outgoing;
 
@@ -25,12 +26,14 @@ pub(super) struct Passing {
     gate: Option<Gate>,
     /// What was read and limits do not let pass yet; no more than hyper reads at once.
     kept: Bytes,
+    /// Whose answer it is. Nobody reads or writes there while limits let nothing pass.
+    client: Option<Watched>,
 }
 
 impl Passing {
     pub(super) fn new(inner: Incoming, way: Way, log: Arc<RequestLog>) -> Self {
         let is_whole = inner.is_end_stream();
-        Self { inner, way, log, outgoing: None, is_whole, gate: None, kept: Bytes::new() }
+        Self { inner, way, log, outgoing: None, is_whole, gate: None, kept: Bytes::new(), client: None }
     }
 
     /// It goes over that connection.
@@ -45,17 +48,33 @@ impl Passing {
         self.gate = Some(gate);
     }
 
+    /// It is an answer for that client, which may leave while it waits.
+    pub(super) fn set_client(&mut self, client: Watched) {
+        self.client = Some(client);
+    }
+
+    /// Whether the client has left, which it has to be asked while limits hold its answer back. Its connection is reset then.
+    fn client_has_left(&self) -> bool {
+        let Some(client) = self.client.as_ref().filter(|client| client.is_broken()) else { return false };
+        self.log.ended(Ending::ClientBroke("it was reset".into()));
+        if let Some(leg) = client.take() {
+            leg.abort();
+        }
+        true
+    }
+
     fn tell_if_read(&self) {
         if let Some(outgoing) = self.outgoing.as_ref().filter(|_| self.is_whole && self.kept.is_empty()) {
             outgoing.is_read();
         }
     }
 
-    /// As much of what is kept as may pass.
-    fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+    /// As much of what is kept as may pass; nothing if there is nobody whom it could go to.
+    fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let count = match &mut self.gate {
             Some(gate) => match gate.poll_pass(cx, self.kept.len()) {
                 Poll::Ready(count) => count,
+                Poll::Pending if self.client_has_left() => return Poll::Ready(None),
                 Poll::Pending => {
                     self.log.is_held_back();
                     return Poll::Pending;
@@ -66,7 +85,7 @@ impl Passing {
         let passing = self.kept.split_to(count.min(self.kept.len()));
         self.log.moved(self.way, passing.len());
         self.tell_if_read();
-        Poll::Ready(passing)
+        Poll::Ready(Some(passing))
     }
 }
 
@@ -79,7 +98,7 @@ impl Body for Passing {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         if !self.kept.is_empty() {
-            return self.poll_kept(cx).map(|passing| Some(Ok(Frame::data(passing))));
+            return self.poll_kept(cx).map(|passing| passing.map(|passing| Ok(Frame::data(passing))));
         }
         let mut polled = Pin::new(&mut self.inner).poll_frame(cx);
         match &mut polled {
@@ -87,7 +106,7 @@ impl Body for Passing {
                 self.is_whole = self.inner.is_end_stream();
                 if let Some(data) = frame.data_mut().filter(|data| !data.is_empty()) {
                     self.kept = std::mem::take(data);
-                    return self.poll_kept(cx).map(|passing| Some(Ok(Frame::data(passing))));
+                    return self.poll_kept(cx).map(|passing| passing.map(|passing| Ok(Frame::data(passing))));
                 }
             }
             Poll::Ready(None) => {

@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -69,9 +69,10 @@ impl AsyncWrite for HeldStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Asked when hyper has handed over all that it had.
+        // Asked when hyper has handed over all that it had; of TLS, some may be here still.
+        ready!(self.poll(|stream| stream.poll_flush(cx)))?;
         self.outgoing.is_written();
-        self.poll(|stream| stream.poll_flush(cx))
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,6 +1,7 @@
 //! Between two sockets of the kernel: few bytes are read and written, many go through a pipe.
 
 use std::cell::RefCell;
+use std::future::pending;
 use std::io::{self, Read};
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use tokio::io::Interest;
 use tokio::task::coop::consume_budget;
 
 use super::pipe::{CAPACITY_BYTES, Pipe};
-use super::{Broken, Carried, Going};
+use super::{Broken, Carried, Going, hears_no_more};
 
 /// Where bytes are read to before they are written.
 pub(super) const BUFFER_BYTES: usize = 64 << 10;
@@ -43,7 +44,7 @@ pub(super) async fn carry(from: &KernelStream, to: &KernelStream, going: &mut Go
     loop {
         from.as_tokio().readable().await.map_err(Broken::From)?;
         let most = if may_splice == Some(false) { BUFFER_BYTES } else { FEW_BYTES };
-        let granted = going.pass(most, || broken(from), || broken(to)).await?;
+        let granted = going.pass(most, || broken_source(from), || broken(to)).await?;
         match pass(from, to, going, granted)? {
             Passed::Nothing => going.gate.give_back(granted),
             Passed::End => {
@@ -165,6 +166,17 @@ pub(super) async fn broken(stream: &KernelStream) -> io::Error {
     let stream = stream.as_tokio();
     match stream.ready(Interest::ERROR).await {
         Ok(_) => stream.take_error().ok().flatten().unwrap_or(io::ErrorKind::ConnectionReset.into()),
+        Err(error) => error,
+    }
+}
+
+/// The same of where bytes come from. Who only hears no more may have said things that are yet to be read; and an error that somebody else was
+/// given, who writes there, is that one's to tell of.
+pub(super) async fn broken_source(stream: &KernelStream) -> io::Error {
+    let stream = stream.as_tokio();
+    match stream.ready(Interest::ERROR).await.map(|_| stream.take_error()) {
+        Ok(Ok(Some(error))) if !hears_no_more(&error) => error,
+        Ok(_) => pending().await,
         Err(error) => error,
     }
 }

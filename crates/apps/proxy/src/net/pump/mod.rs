@@ -222,7 +222,7 @@ impl Going<'_> {
 
 async fn carry_all(from: &Leg, to: &Leg, mut early: Bytes, mut going: Going<'_>) -> Carried {
     while !early.is_empty() {
-        let count = going.pass(early.len(), || broken(from), || broken(to)).await?.min(early.len());
+        let count = going.pass(early.len(), || broken_source(from), || broken(to)).await?.min(early.len());
         going.write(to, early.split_to(count)).await?;
         going.moved(count, count);
     }
@@ -232,7 +232,7 @@ async fn carry_all(from: &Leg, to: &Leg, mut early: Bytes, mut going: Going<'_>)
         }
         (Leg::Plain(from), _) => stack::carry(from, to, &mut going).await?,
         // Each of its futures would be in those of plain connections, too.
-        (Leg::Tls(secured), _) => Box::pin(tls::carry(from, secured, to, &mut going)).await?,
+        (Leg::Tls(secured), _) => Box::pin(tls::carry(secured, to, &mut going)).await?,
     }
     if going.one_has_ended.swap(true, Ordering::Relaxed) && matches!(to, Leg::Plain(Stream::Kernel(_))) {
         // Both have ended, and all of it was read: closing, which comes now, says so, too.
@@ -248,6 +248,14 @@ pub(super) async fn broken(leg: &Leg) -> io::Error {
         // Who moves its bytes has it.
         Leg::Tls(_) => Box::pin(until_broken(|| leg.is_broken())).await,
         // A stack of ours tells who reads.
+        _ => std::future::pending().await,
+    }
+}
+
+/// The same of where bytes come from, where that can be told from a side that only hears no more.
+async fn broken_source(leg: &Leg) -> io::Error {
+    match leg {
+        Leg::Plain(Stream::Kernel(stream)) => kernel::broken_source(stream).await,
         _ => std::future::pending().await,
     }
 }

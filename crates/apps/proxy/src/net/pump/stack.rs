@@ -41,7 +41,7 @@ pub(super) async fn carry(from: &Stream, to: &Leg, going: &mut Going<'_>) -> Car
                 };
                 kernel::readable(from).await.map_err(Broken::From)?;
                 let granted =
-                    going.pass(kernel::BUFFER_BYTES, || kernel::broken(from), || broken(to)).await?;
+                    going.pass(kernel::BUFFER_BYTES, || kernel::broken_source(from), || broken(to)).await?;
                 let bytes = kernel::read(from, granted).await.map_err(Broken::From)?;
                 let count = bytes.len();
                 going.write(to, bytes).await?;

@@ -1,5 +1,6 @@
 //! What comes out of TLS.
 
+use std::future::pending;
 use std::future::poll_fn;
 use std::io;
 use std::task::ready;
@@ -13,14 +14,14 @@ use super::super::secured::Secured;
 use super::{Broken, Carried, Going, broken, kernel};
 
 /// Until the end, of which the peer has to tell: without that it has broken, and bytes may be missing (RFC 8446 §6.1).
-pub(super) async fn carry(leg: &Leg, from: &Secured, to: &Leg, going: &mut Going<'_>) -> Carried {
+pub(super) async fn carry(from: &Secured, to: &Leg, going: &mut Going<'_>) -> Carried {
     loop {
         let mut bytes = read(from).await.map_err(Broken::From)?;
         if bytes.is_empty() {
             return Ok(());
         }
         while !bytes.is_empty() {
-            let granted = going.pass(bytes.len(), || broken(leg), || broken(to)).await?;
+            let granted = going.pass(bytes.len(), pending, || broken(to)).await?;
             let passing = bytes.split_to(granted.min(bytes.len()));
             let count = passing.len();
             going.write(to, passing).await?;

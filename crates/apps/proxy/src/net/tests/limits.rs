@@ -182,3 +182,59 @@ async fn a_client_that_is_gone_is_noticed_while_its_answer_waits() {
     drop(client);
     assert!(fixture.told().await[0].starts_with("forward the client's connection broke"));
 }
+
+#[tokio::test]
+async fn a_client_of_http_that_is_gone_is_noticed_while_its_answer_waits() {
+    let server = server().await;
+    let at = server.local_addr().unwrap();
+    let fixture = Fixture::with(EntranceKind::Http.into(), Settings::default()).await;
+    fixture.proxy.set_limit(budget(1000)).unwrap();
+    let mut client = fixture.connect().await;
+    client.write_all(format!("GET http://{at}/ HTTP/1.1\r\nHost: {at}\r\n\r\n").as_bytes()).await.unwrap();
+    let (mut stream, _) = server.accept().await.unwrap();
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n").await.unwrap();
+    stream.write_all(&pattern(100_000)).await.unwrap();
+    client.read_exact(&mut [0; 900]).await.unwrap();
+    held_back(&fixture.proxy).await;
+    client.set_zero_linger().unwrap();
+    drop(client);
+    assert!(fixture.told().await[0].starts_with("http the client's connection broke"));
+    fixture.proxy.sessions().drained().await;
+}
+
+#[tokio::test]
+async fn who_only_hears_no_more_has_said_things_that_a_limit_lets_pass_later() {
+    let server = server().await;
+    let fixture = Fixture::forward_to(&server).await;
+    let mut limit = Limit::new("slow");
+    limit.rate = Some(BitRate::from_mbps(2));
+    limit.burst = Some(1000);
+    limit.flows.direction = Some(Direction::Down);
+    fixture.proxy.set_limit(limit).unwrap();
+    let mut client = fixture.connect().await;
+    let (mut stream, _) = server.accept().await.unwrap();
+    let answer = pattern(40_000);
+    stream.write_all(&answer).await.unwrap();
+    // It has said all, and what comes now is answered by a reset.
+    drop(stream);
+    held_back(&fixture.proxy).await;
+    let (mut reading, mut writing) = client.split();
+    let saying = async {
+        for _ in 0..5 {
+            let _ = writing.write_all(b"more").await;
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    let mut heard = Vec::new();
+    let (_, read) = tokio::join!(saying, async {
+        let mut block = vec![0; 16 << 10];
+        while heard.len() < answer.len() {
+            match reading.read(&mut block).await {
+                Ok(count @ 1..) => heard.extend_from_slice(&block[..count]),
+                ended => return ended.map(drop),
+            }
+        }
+        Ok(())
+    });
+    assert!(read.is_ok() && heard == answer, "{} of {}: {read:?}", heard.len(), answer.len());
+}

@@ -153,6 +153,12 @@ async fn socks_and_requests_come_by_tls_too() {
     let mut heard = Vec::new();
     client.read_to_end(&mut heard).await.unwrap();
     assert!(heard.starts_with(&[5, 0, 5, 0]) && heard.ends_with(b"hello"), "{heard:?}");
+    // Its datagrams would be in the clear.
+    let mut client = fixture.connect_by_tls().await;
+    client.write_all(&[5, 1, 0, 5, 3, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
+    let mut heard = Vec::new();
+    client.read_to_end(&mut heard).await.unwrap();
+    assert_eq!(heard[..4], [5, 0, 5, 2]);
 
     let fixture = Fixture::with(entrance(EntranceKind::Http, false), Settings::default()).await;
     let mut client = fixture.connect_by_tls().await;

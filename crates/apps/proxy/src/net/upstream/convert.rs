@@ -96,8 +96,9 @@ async fn ask(
     if dialer.is_fast() {
         // What comes with a SYN may come twice. The server gets what it is told first only once.
         stream.send_at_once();
-        let _ = stream.write_all(&request).await;
-        let _ = stream.write_all(first).await;
+        if stream.write_all(&request).await.is_ok() {
+            let _ = stream.write_all(first).await;
+        }
     } else {
         let _ = stream.write_all(&[&request, first].concat()).await;
     }

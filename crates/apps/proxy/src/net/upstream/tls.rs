@@ -9,7 +9,7 @@ use polypath_stack::engine::Stream;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{ClientConfig, Error, RootCertStore};
+use rustls::{AlertDescription, ClientConfig, Error, RootCertStore};
 use tokio_rustls::TlsConnector;
 
 use super::super::leg::Leg;
@@ -62,7 +62,16 @@ pub(super) fn failure_in(error: &io::Error) -> Option<UpstreamFailure> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
         Error::InvalidCertificate(_) => UpstreamFailure::Distrusted,
-        Error::AlertReceived(_) => UpstreamFailure::Unauthorized,
+        Error::AlertReceived(
+            AlertDescription::CertificateRequired
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied,
+        ) => UpstreamFailure::Unauthorized,
         _ => UpstreamFailure::Garbled,
     })
 }
