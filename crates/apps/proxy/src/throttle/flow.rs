@@ -8,7 +8,7 @@ use std::task::Waker;
 
 use polypath_units::Instant;
 
-use super::lane::{Answer, LONGEST_WAIT, Lane};
+use super::lane::{Answer, LONGEST_WAIT, Lane, Period};
 use super::lanes::Lanes;
 use super::limit::{FlowKey, Limit, Moment};
 use super::turns::FlowId;
@@ -62,9 +62,9 @@ struct Entry {
     limits: Vec<Arc<str>>,
     /// Whether there are any, for the flow itself, which looks without the table's lock.
     is_limited: Arc<AtomicBool>,
-    /// What was given last, and those that counted it.
+    /// What was given last, and those that counted it, with the budget that it used.
     granted: u64,
-    charged: Vec<Arc<str>>,
+    charged: Vec<(Arc<str>, Option<Period>)>,
     /// Those that it was told to wait for when it asked last.
     waits_for: Vec<Arc<str>>,
     waker: Option<Waker>,
@@ -123,7 +123,7 @@ impl Table {
                 Answer::Free => {}
                 Answer::Octets(most) => {
                     entry.granted = entry.granted.min(most);
-                    entry.charged.push(name.clone());
+                    entry.charged.push((name.clone(), None));
                 }
                 Answer::Wait(ready) => {
                     let ready = ready.min(moment.now + LONGEST_WAIT);
@@ -133,21 +133,21 @@ impl Table {
                 }
             }
         }
-        let charged = entry.charged.iter();
         if let Some(ready) = ready_last {
             // Its turn is kept where it has to wait, and where it has not it stands in nobody's way.
-            charged.for_each(|name| {
-                _ = lane_of(&mut self.lanes, name, entry.client).map(|lane| lane.leave_queue(flow))
-            });
-            entry.charged.clear();
+            for (name, _) in entry.charged.drain(..) {
+                if let Some(lane) = lane_of(&mut self.lanes, &name, entry.client) {
+                    lane.leave_queue(flow);
+                }
+            }
             entry.granted = 0;
             entry.waker = Some(waker.clone());
             return Grant::Wait(ready);
         }
-        charged.for_each(|name| {
-            _ = lane_of(&mut self.lanes, name, entry.client)
-                .map(|lane| lane.take(moment.now, flow, entry.granted))
-        });
+        for (name, used) in &mut entry.charged {
+            let lane = lane_of(&mut self.lanes, name, entry.client);
+            *used = lane.and_then(|lane| lane.take(moment.now, flow, entry.granted));
+        }
         entry.waker = None;
         Grant::Octets(entry.granted)
     }
@@ -156,9 +156,9 @@ impl Table {
         let Some(entry) = self.flows.get_mut(&flow) else { return };
         let octets = octets.min(entry.granted);
         entry.granted -= octets;
-        for name in &entry.charged {
+        for (name, used) in &entry.charged {
             if let Some(lane) = lane_of(&mut self.lanes, name, entry.client) {
-                lane.give_back(flow, octets);
+                lane.give_back(flow, octets, *used);
             }
         }
     }

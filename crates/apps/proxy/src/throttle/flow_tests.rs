@@ -364,6 +364,44 @@ fn what_is_given_back_is_there_for_others() {
     assert_eq!(throttle.limits()[0].used, 50_000);
 }
 
+#[test]
+fn nothing_is_given_back_to_a_budget_that_was_not_used() {
+    let second = Instant::from_secs;
+    let throttle = Throttle::new();
+    let budget = Budget { octets: 1_000_000, period: Duration::from_secs(60), then: BitRate::ZERO };
+    let volume = Limit { budget: Some(budget), ..limit("all", BitRate::from_mbps(8)) };
+    throttle.set(second(0), volume.clone());
+    let mut flow = throttle.open(key(1, 443));
+    let mut other = throttle.open(key(1, 443));
+    let ask = |flow: &mut Flow, now| flow.poll_grant(at(now), 5000, Waker::noop());
+    let used = || throttle.limits()[0].used;
+    assert_eq!(ask(&mut flow, second(1)), Grant::Octets(5000));
+    assert_eq!(used(), 5000);
+    // What passes while there is no budget.
+    throttle.set(second(2), limit("all", BitRate::from_mbps(8)));
+    assert_eq!(ask(&mut flow, second(2)), Grant::Octets(5000));
+    flow.give_back(3000);
+    assert_eq!(used(), 5000);
+    throttle.set(second(3), volume.clone());
+    flow.give_back(1000);
+    assert_eq!(used(), 5000);
+    // What was used in a period that is over.
+    assert_eq!(ask(&mut flow, second(4)), Grant::Octets(5000));
+    assert_eq!(used(), 10_000);
+    assert_eq!(ask(&mut other, second(64)), Grant::Octets(5000));
+    flow.give_back(4000);
+    assert_eq!(used(), 5000);
+    other.give_back(4000);
+    assert_eq!(used(), 1000);
+    // What was used of a limit that was there before.
+    assert_eq!(ask(&mut flow, second(65)), Grant::Octets(5000));
+    throttle.remove("all");
+    throttle.set(second(66), volume);
+    assert_eq!(ask(&mut other, second(66)), Grant::Octets(5000));
+    flow.give_back(4000);
+    assert_eq!(used(), 5000);
+}
+
 proptest! {
     #[test]
     fn no_limit_is_ever_exceeded(

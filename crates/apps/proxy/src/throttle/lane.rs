@@ -28,6 +28,10 @@ pub(super) enum Answer {
     Wait(Instant),
 }
 
+/// A period of a budget, by its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Period(Instant);
+
 #[derive(Debug)]
 pub(super) struct Lane {
     limit: Limit,
@@ -37,6 +41,8 @@ pub(super) struct Lane {
     /// Octets of the period that runs, and when it ends.
     used: u64,
     ends: Option<Instant>,
+    /// When it began.
+    begun: Instant,
     /// Datagrams that were dropped while they waited here.
     dropped: u64,
 }
@@ -52,6 +58,7 @@ impl Lane {
             flows: BTreeSet::new(),
             used: 0,
             ends: None,
+            begun: now,
             dropped: 0,
         }
     }
@@ -78,6 +85,7 @@ impl Lane {
         if let Some(budget) = self.limit.budget {
             self.used = octets;
             self.ends = Some(ends.min(now + budget.period));
+            self.begun = now;
         }
     }
 
@@ -146,19 +154,26 @@ impl Lane {
         self.turns.leave_queue(flow);
     }
 
-    pub(super) fn take(&mut self, now: Instant, flow: FlowId, octets: u64) {
+    /// The flow gets this many octets. Says of which period they used the budget, if there is one.
+    pub(super) fn take(&mut self, now: Instant, flow: FlowId, octets: u64) -> Option<Period> {
         self.bucket.take(now, octets);
         self.turns.take(flow, octets);
-        if let Some(budget) = self.limit.budget {
-            self.used = self.used.saturating_add(octets);
-            self.ends.get_or_insert(now + budget.period);
+        let budget = self.limit.budget?;
+        self.used = self.used.saturating_add(octets);
+        if self.ends.is_none() {
+            self.ends = Some(now + budget.period);
+            self.begun = now;
         }
+        Some(Period(self.begun))
     }
 
-    pub(super) fn give_back(&mut self, flow: FlowId, octets: u64) {
+    /// The flow got this many too many, which used the budget of that period, or none. Another one has none of them.
+    pub(super) fn give_back(&mut self, flow: FlowId, octets: u64, used: Option<Period>) {
         self.bucket.give_back(octets);
         self.turns.give_back(flow, octets);
-        self.used = self.used.saturating_sub(octets);
+        if used == Some(Period(self.begun)) {
+            self.used = self.used.saturating_sub(octets);
+        }
     }
 }
 
