@@ -12,6 +12,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{AlertDescription, ClientConfig, Error, RootCertStore};
 use tokio_rustls::TlsConnector;
 
+use super::super::at_once::send_at_once;
 use super::super::leg::Leg;
 use super::super::secured::{Raw, Secured};
 use crate::failure::{ConnectFailure, UpstreamFailure};
@@ -48,6 +49,8 @@ impl UpstreamTls {
                 name.map_err(|_| ConnectFailure::Upstream(UpstreamFailure::Address))?
             }
         };
+        // The end of a handshake is several messages, and none is to wait until the one before it is acknowledged.
+        send_at_once(&stream);
         let connecting = TlsConnector::from(self.0.clone()).connect(name, Raw::new(stream, Bytes::new()));
         let secured = connecting.await.map_err(|error| {
             let failure = failure_in(&error).unwrap_or(UpstreamFailure::Silent);
@@ -74,4 +77,41 @@ pub(super) fn failure_in(error: &io::Error) -> Option<UpstreamFailure> {
         ) => UpstreamFailure::Unauthorized,
         _ => UpstreamFailure::Garbled,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+    use std::os::fd::AsFd as _;
+
+    use polypath_stack::Engine;
+    use polypath_stack::engine::{ConnectOptions, KernelEngine};
+    use socket2::SockRef;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_message_of_the_handshake_waits_for_an_acknowledgement() {
+        let here = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let proxy = TcpListener::bind(SocketAddr::new(here, 0)).await.expect("a listener");
+        let at = proxy.local_addr().expect("its address");
+        let engine = Engine::from(KernelEngine::plain_tcp());
+        let stream = engine.connect(at, &ConnectOptions::default()).await.expect("a connection");
+        let Stream::Kernel(kernel) = &stream else { panic!("not of the kernel") };
+        let socket = kernel.as_tokio().as_fd().try_clone_to_owned().expect("a descriptor");
+        let tls = UpstreamTls::new(RootCertStore::empty(), None).expect("what TLS needs");
+        let begun = async {
+            let (mut stream, _) = proxy.accept().await.expect("a connection");
+            stream.read_u8().await.expect("a byte")
+        };
+        let host = Host::Address(here);
+        tokio::select! {
+            _ = tls.secure(stream, &host) => panic!("nobody has answered"),
+            // A message of a handshake (RFC 8446).
+            said = begun => assert_eq!(said, 22),
+        }
+        assert!(SockRef::from(&socket).tcp_nodelay().expect("an option"));
+    }
 }
