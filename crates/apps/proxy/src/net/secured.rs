@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -12,6 +12,9 @@ use polypath_stack::engine::Stream;
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsStream;
+
+/// Pieces that come to no more are written together.
+const TOGETHER_BYTES: usize = 4 << 10;
 
 /// A connection by TLS. Dropping it says no end: the peer knows then that bytes may be missing.
 pub struct Secured(Mutex<TlsStream<Raw>>);
@@ -124,6 +127,25 @@ impl AsyncWrite for Raw {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
+    /// Each message of a handshake is a piece. What is left to say when a handshake fails is written once: if only the first piece went, the peer
+    /// would not learn why.
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut together = [0; TOGETHER_BYTES];
+        let mut length = 0;
+        for piece in pieces {
+            let Some(room) = together[length..].get_mut(..piece.len()) else { break };
+            room.copy_from_slice(piece);
+            length += piece.len();
+        }
+        let long = pieces.iter().find(|piece| !piece.is_empty()).filter(|_| length == 0);
+        let bytes = long.map_or(&together[..length], |piece| piece);
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
@@ -131,5 +153,43 @@ impl AsyncWrite for Raw {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use polypath_stack::Engine;
+    use polypath_stack::engine::{ConnectOptions, KernelEngine};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn short_pieces_are_written_together_and_long_ones_as_they_are() {
+        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let listener = TcpListener::bind(here).await.expect("a listener");
+        let at = listener.local_addr().expect("its address");
+        let engine = Engine::from(KernelEngine::plain_tcp());
+        let stream = engine.connect(at, &ConnectOptions::default()).await.expect("a connection");
+        let (mut peer, _) = listener.accept().await.expect("the same");
+        let mut raw = Raw::new(stream, Bytes::new());
+        let (fitting, long) = (vec![1; TOGETHER_BYTES - 3], vec![2; TOGETHER_BYTES + 1]);
+        let [none, one, two] = [&b""[..], b"one", b"two"];
+        for (pieces, expected) in [
+            (vec![], 0),
+            (vec![none, one, none, two], 6),
+            (vec![one, &fitting, two], TOGETHER_BYTES),
+            (vec![one, &long], 3),
+            (vec![none, &long, two], TOGETHER_BYTES + 1),
+        ] {
+            let slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+            assert_eq!(raw.write_vectored(&slices).await.expect("room"), expected);
+            let mut heard = vec![0; expected];
+            peer.read_exact(&mut heard).await.expect("all of it");
+            assert!(pieces.concat().starts_with(&heard), "{expected}");
+        }
     }
 }

@@ -406,6 +406,10 @@ async fn a_proxy_on_the_way_that_is_not_who_it_should_be_is_not_used() {
             let told = laptop.told().await;
             assert_eq!(told, [format!("forward the proxy on the way {says}")], "{scheme}");
         }
+        // Who is not trusted is told so.
+        let told = operators.told().await;
+        let alert = "refused: it gave up the handshake of TLS: UnknownCA";
+        assert!(told.len() == 3 && told.iter().any(|line| line.ends_with(alert)), "{told:?}");
     }
 }
 

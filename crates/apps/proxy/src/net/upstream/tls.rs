@@ -14,6 +14,7 @@ use tokio_rustls::TlsConnector;
 
 use super::super::at_once::send_at_once;
 use super::super::leg::Leg;
+use super::super::negotiate::say_farewell;
 use super::super::secured::{Raw, Secured};
 use crate::failure::{ConnectFailure, UpstreamFailure};
 use crate::target::Host;
@@ -52,11 +53,17 @@ impl UpstreamTls {
         // The end of a handshake is several messages, and none is to wait until the one before it is acknowledged.
         send_at_once(&stream);
         let connecting = TlsConnector::from(self.0.clone()).connect(name, Raw::new(stream, Bytes::new()));
-        let secured = connecting.await.map_err(|error| {
-            let failure = failure_in(&error).unwrap_or(UpstreamFailure::Silent);
-            ConnectFailure::Upstream(failure)
-        })?;
-        Ok(Leg::Tls(Box::new(Secured::new(secured))))
+        match connecting.into_fallible().await {
+            Ok(secured) => Ok(Leg::Tls(Box::new(Secured::new(secured)))),
+            Err((error, raw)) => {
+                let failure = failure_in(&error).unwrap_or(UpstreamFailure::Silent);
+                if failure == UpstreamFailure::Distrusted {
+                    // It is told so. Closing with bytes unread would reset the connection before it has read that.
+                    say_farewell(&mut Leg::Plain(raw.into_stream()), &Bytes::new()).await;
+                }
+                Err(ConnectFailure::Upstream(failure))
+            }
+        }
     }
 }
 
@@ -109,7 +116,7 @@ mod tests {
         let host = Host::Address(here);
         tokio::select! {
             _ = tls.secure(stream, &host) => panic!("nobody has answered"),
-            // A message of a handshake (RFC 8446).
+            // The type of a record that is of a handshake.
             said = begun => assert_eq!(said, 22),
         }
         assert!(SockRef::from(&socket).tcp_nodelay().expect("an option"));
