@@ -49,7 +49,7 @@ impl From<&Ending> for Outcome {
             | Ending::NoProxyHeader(_) => Self::Refused,
             Ending::NotReached(ConnectFailure::Overloaded) | Ending::Overloaded(_) => Self::Overloaded,
             Ending::NotReached(_) => Self::NotReached,
-            Ending::Unasked => Self::Unasked,
+            Ending::Unasked | Ending::NoHandshake(_) => Self::Unasked,
             Ending::ClientBroke(_) | Ending::ServerBroke(_) | Ending::Idle | Ending::Stopped => Self::Broken,
         }
     }
@@ -98,6 +98,7 @@ mod tests {
             (Ending::ServerBroke("reset".into()), "broken"),
             (Ending::Stopped, "broken"),
             (Ending::Unasked, "unasked"),
+            (Ending::NoHandshake("there was none"), "unasked"),
         ] {
             assert_eq!(Outcome::from(&ending).name(), expected, "{ending}");
         }

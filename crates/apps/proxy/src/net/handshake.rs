@@ -21,6 +21,9 @@ use super::within::Inner;
 
 /// No name of a client is longer, as far as it is told.
 const LONGEST_NAME: usize = 255;
+/// A client that did not wait for what it would be told, or has not been one of TLS.
+const LEFT: &str = "the client left before the handshake of TLS was over";
+const TOO_LATE: &str = "the client came through no handshake of TLS in the time for it";
 
 impl Inner {
     /// The handshake, and whom the client's certificate names. Who does not come through is told why, as TLS tells it.
@@ -48,7 +51,7 @@ impl Inner {
         let limit = self.settings().timeouts.asking;
         let secured = match self.unless_stopped(pin!(timeout(limit, accepting))).await {
             Some(Ok(secured)) => secured?,
-            Some(Err(_)) => return Err(Ending::Unasked),
+            Some(Err(_)) => return Err(Ending::NoHandshake(TOO_LATE)),
             None => return Err(Ending::Stopped),
         };
         let shown = secured.peer_certificate().filter(|_| tls.wants_certificates());
@@ -60,7 +63,7 @@ impl Inner {
 /// What came of a handshake that failed.
 fn ending_of(error: &io::Error) -> Ending {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
-        return Ending::Unasked;
+        return Ending::NoHandshake(LEFT);
     };
     let why = match error {
         Error::NoCertificatesPresented => "it shows no certificate, which is wanted here".into(),

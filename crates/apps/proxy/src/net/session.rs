@@ -25,6 +25,9 @@ pub enum Ending {
     /// The client said too little in the time for it, or left before it asked for anything.
     #[error("the client said nothing that can be answered")]
     Unasked,
+    /// The client left before there was a handshake of TLS, or there was none in the time for it.
+    #[error("{0}")]
+    NoHandshake(&'static str),
     /// The client has not come through the handshake of TLS, for this reason.
     #[error("refused: {0}")]
     NotSecured(Arc<str>),

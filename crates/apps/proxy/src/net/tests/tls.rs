@@ -270,7 +270,8 @@ async fn who_says_nothing_holds_a_place_as_long_as_it_may_ask() {
     assert!(matches!(silent.read(&mut [0; 1]).await, Ok(0) | Err(_)));
     let told = fixture.told().await;
     assert!(told[0].starts_with("http refused: this client has"), "{told:?}");
-    assert_eq!(told[1], "http the client said nothing that can be answered");
+    assert_eq!(told[1], "http the client came through no handshake of TLS in the time for it");
+    assert_eq!(fixture.proxy.counts().ended[&("http", Outcome::Unasked)], 1);
 }
 
 #[tokio::test]
@@ -284,6 +285,17 @@ async fn who_speaks_no_tls_is_told_of() {
     client.read_to_end(&mut heard).await.unwrap();
     assert_eq!(heard.first(), Some(&21), "{heard:?}");
     assert_eq!(fixture.told().await, ["http refused: it does not speak TLS, which is spoken here"]);
+}
+
+#[tokio::test]
+async fn who_leaves_before_the_handshake_is_over_is_told_of() {
+    let fixture = Fixture::with(entrance(EntranceKind::Http, false), Settings::default()).await;
+    let mut client = fixture.connect().await;
+    // The begin of a record of a handshake.
+    client.write_all(&[22, 3, 1]).await.unwrap();
+    client.shutdown().await.unwrap();
+    assert!(matches!(client.read(&mut [0; 1]).await, Ok(0) | Err(_)));
+    assert_eq!(fixture.told().await, ["http the client left before the handshake of TLS was over"]);
 }
 
 #[tokio::test]
