@@ -178,7 +178,7 @@ fn curl_comes_in_with_the_right_certificate_and_with_no_other() {
         for (shown, says) in [
             (None, "refused: it shows no certificate, which is wanted here"),
             (Some("other.pem"), "refused: its certificate is not taken here: "),
-            (Some("expired.pem"), "refused: its certificate is not taken here: certificate expired"),
+            (Some("expired.pem"), "refused: its certificate is not taken here: it has expired"),
         ] {
             let heard = proxy.curl(at, shown, more);
             assert!(!heard.status.success() && heard.stdout.is_empty(), "{more:?}, {shown:?}");

@@ -47,15 +47,24 @@ pub enum UpstreamFailure {
     /// There is no connection to it.
     #[error("can't be reached")]
     Unreachable,
+    /// No host has its name.
+    #[error("has a name that no host has")]
+    NameUnknown,
+    /// Its name could not be looked up.
+    #[error("has a name that could not be looked up")]
+    NameLookupFailed,
     /// It ended the connection instead of an answer.
     #[error("ends the connection without an answer")]
     Silent,
     /// What it says is not of the protocol.
     #[error("answers with what makes no sense")]
     Garbled,
+    /// It speaks no TLS where it should.
+    #[error("does not speak TLS")]
+    NoTls,
     /// It does not show a certificate that is taken here.
-    #[error("shows no certificate that is trusted")]
-    Distrusted,
+    #[error("shows a certificate that is not taken here: {0}")]
+    Distrusted(Distrust),
     /// It does not know who asks.
     #[error("does not take who this is")]
     Unauthorized,
@@ -71,6 +80,29 @@ pub enum UpstreamFailure {
     /// Its protocol has no place for such an address.
     #[error("can't be asked for an address of this kind")]
     Address,
+}
+
+/// Why a certificate is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Distrust {
+    /// Nobody who is trusted here vouches for it, maybe somebody of the same name.
+    #[error("no authority that is trusted here has signed it")]
+    UnknownAuthority,
+    /// It is not for the name or address by which its owner is called.
+    #[error("it is for other names than the one that is asked for here")]
+    OtherName,
+    /// Its time is over.
+    #[error("it has expired")]
+    Expired,
+    /// Its time has not come.
+    #[error("it is not valid yet")]
+    NotYetValid,
+    /// A client's was shown by a server, or the other way round.
+    #[error("it is for another purpose")]
+    OtherPurpose,
+    /// It can't be read, is an authority's own, or is of a kind that can't be used.
+    #[error("it is an authority's own, malformed, or of a kind that can't be used")]
+    Unusable,
 }
 
 impl From<&std::io::Error> for ConnectFailure {

@@ -19,6 +19,6 @@ pub mod socks;
 mod target;
 pub mod throttle;
 
-pub use failure::{ConnectFailure, UpstreamFailure};
+pub use failure::{ConnectFailure, Distrust, UpstreamFailure};
 pub use negotiation::{Authority, Command, Negotiation, Refusal, Request, Step};
 pub use target::{Host, Name, NameError, Target, TargetError};

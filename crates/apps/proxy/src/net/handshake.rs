@@ -18,6 +18,7 @@ use super::negotiate::say_farewell;
 use super::secured::{Raw, Secured};
 use super::session::Ending;
 use super::within::Inner;
+use crate::failure::Distrust;
 
 /// No name of a client is longer, as far as it is told.
 const LONGEST_NAME: usize = 255;
@@ -67,7 +68,9 @@ fn ending_of(error: &io::Error) -> Ending {
     };
     let why = match error {
         Error::NoCertificatesPresented => "it shows no certificate, which is wanted here".into(),
-        Error::InvalidCertificate(problem) => format!("its certificate is not taken here: {problem}"),
+        Error::InvalidCertificate(problem) => {
+            format!("its certificate is not taken here: {}", Distrust::from(problem))
+        }
         Error::AlertReceived(alert) => format!("it gave up the handshake of TLS: {alert:?}"),
         Error::InvalidMessage(_) => "it does not speak TLS, which is spoken here".into(),
         error => format!("no handshake of TLS comes about: {error}"),

@@ -7,6 +7,7 @@ mod budgets;
 mod clock;
 mod connect;
 mod counts;
+mod distrust;
 mod entrance;
 mod entrance_tls;
 mod flow;

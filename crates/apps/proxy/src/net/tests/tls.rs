@@ -2,7 +2,10 @@
 
 use std::sync::OnceLock;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    date_time_ymd,
+};
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -35,9 +38,20 @@ impl Authority {
     }
 
     fn vouch(&self, name: &str, until: i32) -> Shown {
-        let mut params = CertificateParams::new(["127.0.0.1".into()]).unwrap();
+        self.vouch_for(name, "127.0.0.1", (2020, until), Vec::new())
+    }
+
+    fn vouch_for(
+        &self,
+        name: &str,
+        place: &str,
+        (from, until): (i32, i32),
+        purposes: Vec<ExtendedKeyUsagePurpose>,
+    ) -> Shown {
+        let mut params = CertificateParams::new([place.into()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
-        (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(until, 1, 1));
+        (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
+        params.extended_key_usages = purposes;
         let key = KeyPair::generate().unwrap();
         let made = params.signed_by(&key, &self.issuer).unwrap();
         Shown(made.der().clone(), PrivateKeyDer::Pkcs8(key.serialize_der().into()))
@@ -58,7 +72,10 @@ fn authority() -> &'static Authority {
 
 /// Shows clients a certificate; they have to show one, too, if `is_mutual`.
 pub(super) fn entrance(kind: EntranceKind, is_mutual: bool) -> Entrance {
-    let Shown(certificate, key) = authority().vouch("proxy", 2090);
+    showing(authority().vouch("proxy", 2090), kind, is_mutual)
+}
+
+fn showing(Shown(certificate, key): Shown, kind: EntranceKind, is_mutual: bool) -> Entrance {
     let shown = CertifiedKey::from_der(vec![certificate], key, &ring::default_provider()).unwrap();
     let clients = is_mutual.then(|| authority().alone());
     let protocol = matches!(kind, EntranceKind::Http).then_some(&b"http/1.1"[..]);
@@ -203,8 +220,8 @@ async fn who_shows_the_right_certificate_comes_in_by_its_name_and_nobody_else() 
     let says = [
         "ann ended",
         "http refused: it shows no certificate, which is wanted here",
-        "http refused: its certificate is not taken here: certificate expired",
-        "http refused: its certificate is not taken here: ",
+        "http refused: its certificate is not taken here: it has expired",
+        "http refused: its certificate is not taken here: no authority that is trusted here has signed it",
     ];
     assert_eq!(told.len(), says.len(), "{told:?}");
     assert!(told.iter().zip(says).all(|(line, says)| line.starts_with(says)), "{told:?}");
@@ -399,6 +416,8 @@ async fn a_proxy_on_the_way_takes_who_shows_a_certificate() {
     }
 }
 
+const UNSIGNED: &str = "shows a certificate that is not taken here: no authority that is trusted here has signed it";
+
 #[tokio::test]
 async fn a_proxy_on_the_way_that_is_not_who_it_should_be_is_not_used() {
     for (kind, scheme) in [(EntranceKind::Http, "https"), (EntranceKind::Socks, "socks5+tls")] {
@@ -406,7 +425,7 @@ async fn a_proxy_on_the_way_that_is_not_who_it_should_be_is_not_used() {
         let other = Authority::new("another");
         let ann = || Some(authority().vouch("ann", 2090));
         for (trusted, shown, says) in [
-            (&other, ann(), "shows no certificate that is trusted"),
+            (&other, ann(), UNSIGNED),
             (authority(), None, "does not take who this is"),
             (authority(), Some(other.vouch("ann", 2090)), "does not take who this is"),
         ] {
@@ -423,6 +442,47 @@ async fn a_proxy_on_the_way_that_is_not_who_it_should_be_is_not_used() {
         let alert = "refused: it gave up the handshake of TLS: UnknownCA";
         assert!(told.len() == 3 && told.iter().any(|line| line.ends_with(alert)), "{told:?}");
     }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_proxy_on_the_way_is_said() {
+    let of = |place, times| authority().vouch_for("proxy", place, times, Vec::new());
+    let of_client = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    for (shown, says) in [
+        // Its name is the authority's, whose key it has not.
+        (Authority::new("the one").vouch("proxy", 2090), "no authority that is trusted here has signed it"),
+        (of("192.0.2.1", (2020, 2090)), "it is for other names than the one that is asked for here"),
+        (of("127.0.0.1", (2020, 2021)), "it has expired"),
+        (of("127.0.0.1", (2080, 2090)), "it is not valid yet"),
+        (authority().vouch_for("proxy", "127.0.0.1", (2020, 2090), of_client), "it is for another purpose"),
+    ] {
+        let entrance = showing(shown, EntranceKind::Http, false);
+        let operators = Fixture::with(entrance, Settings::default()).await;
+        let said = said_of(operators.at).await;
+        assert_eq!(said, format!("shows a certificate that is not taken here: {says}"));
+        let told = operators.told().await;
+        assert!(told[0].starts_with("http refused: it gave up the handshake of TLS: "), "{says}: {told:?}");
+    }
+    // One that speaks in the clear.
+    let listener = server().await;
+    let answering = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    };
+    let (said, ()) = tokio::join!(said_of(listener.local_addr().unwrap()), answering);
+    assert_eq!(said, "does not speak TLS");
+}
+
+/// Of the proxy there, when it is on the way.
+async fn said_of(at: SocketAddr) -> String {
+    let target: Target = "192.0.2.1:80".parse().unwrap();
+    let settings = via("https", at, authority(), None);
+    let laptop = Fixture::with(EntranceKind::Forward(target).into(), settings).await;
+    let mut client = laptop.connect().await;
+    assert!(client.read(&mut [0; 1]).await.is_err());
+    let told = laptop.told().await;
+    told[0].strip_prefix("forward the proxy on the way ").expect("what it is about").to_owned()
 }
 
 #[tokio::test]

@@ -51,6 +51,27 @@ fn leg_of(reached: Result<ServerSide, ConnectFailure>) -> Result<Leg, ConnectFai
     reached.map(|proxy| proxy.stream).map_err(|failure| match failure {
         // Another way would not help, and it is not the proxy's fault.
         ConnectFailure::Local => failure,
+        ConnectFailure::NameUnknown => ConnectFailure::Upstream(UpstreamFailure::NameUnknown),
+        ConnectFailure::NameLookupFailed => ConnectFailure::Upstream(UpstreamFailure::NameLookupFailed),
         _ => ConnectFailure::Upstream(UpstreamFailure::Unreachable),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_does_not_exist_is_another_failure_than_a_host_that_does_not_answer() {
+        for (failure, says) in [
+            (ConnectFailure::NameUnknown, "the proxy on the way has a name that no host has"),
+            (ConnectFailure::NameLookupFailed, "the proxy on the way has a name that could not be looked up"),
+            (ConnectFailure::Refused, "the proxy on the way can't be reached"),
+            (ConnectFailure::TimedOut, "the proxy on the way can't be reached"),
+            (ConnectFailure::Local, "this proxy can't open a connection now"),
+        ] {
+            let said = leg_of(Err(failure)).map(drop).expect_err("no connection").to_string();
+            assert_eq!(said, says, "{failure:?}");
+        }
+    }
 }

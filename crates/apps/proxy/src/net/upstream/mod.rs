@@ -20,7 +20,7 @@ use self::dialer::Dialer;
 pub use self::tls::UpstreamTls;
 use self::user::User;
 use super::connect::{Connector, ServerSide};
-use crate::failure::{ConnectFailure, UpstreamFailure};
+use crate::failure::{ConnectFailure, Distrust, UpstreamFailure};
 use crate::target::{Target, TargetError};
 
 /// A proxy through which servers are reached: `convert://HOST:PORT`, a Transport Converter (RFC 8803), or `socks5://`, `http://`, or by TLS
@@ -166,7 +166,10 @@ impl Upstream {
         first: &[u8],
     ) -> Result<ServerSide, ConnectFailure> {
         let tls = match &self.by_tls {
-            Some(Trusted(None)) => return Err(ConnectFailure::Upstream(UpstreamFailure::Distrusted)),
+            Some(Trusted(None)) => {
+                let distrusted = UpstreamFailure::Distrusted(Distrust::UnknownAuthority);
+                return Err(ConnectFailure::Upstream(distrusted));
+            }
             Some(Trusted(tls)) => tls.as_ref(),
             None => None,
         };

@@ -9,7 +9,7 @@ use polypath_stack::engine::Stream;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{AlertDescription, ClientConfig, Error, RootCertStore};
+use rustls::{AlertDescription, ClientConfig, Error, InvalidMessage, RootCertStore};
 use tokio_rustls::TlsConnector;
 
 use super::super::at_once::send_at_once;
@@ -57,7 +57,7 @@ impl UpstreamTls {
             Ok(secured) => Ok(Leg::Tls(Box::new(Secured::new(secured)))),
             Err((error, raw)) => {
                 let failure = failure_in(&error).unwrap_or(UpstreamFailure::Silent);
-                if failure == UpstreamFailure::Distrusted {
+                if let UpstreamFailure::Distrusted(_) = failure {
                     // It is told so. Closing with bytes unread would reset the connection before it has read that.
                     say_farewell(&mut Leg::Plain(raw.into_stream()), &Bytes::new()).await;
                 }
@@ -71,7 +71,11 @@ impl UpstreamTls {
 pub(super) fn failure_in(error: &io::Error) -> Option<UpstreamFailure> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
-        Error::InvalidCertificate(_) => UpstreamFailure::Distrusted,
+        Error::InvalidCertificate(problem) => UpstreamFailure::Distrusted(problem.into()),
+        // No record of TLS begins so.
+        Error::InvalidMessage(
+            InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
+        ) => UpstreamFailure::NoTls,
         Error::AlertReceived(
             AlertDescription::CertificateRequired
             | AlertDescription::BadCertificate
