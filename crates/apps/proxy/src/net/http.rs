@@ -41,6 +41,11 @@ use crate::target::Target;
 const FIELDS_BYTES: usize = 32 << 10;
 /// What is read of a message before it is passed on.
 const READ_BYTES: usize = 64 << 10;
+/// What hyper answers by itself, so that there is no request to tell of.
+const NO_REQUEST: Refusal =
+    Refusal::Malformed("no request of HTTP: expected one such as CONNECT HOST:PORT HTTP/1.1");
+const TOO_LARGE: Refusal =
+    Refusal::Malformed("a request whose URL or fields are too long: expected 32768 bytes of them at most");
 
 type Answer = Response<Either<Full<Bytes>, Passing>>;
 
@@ -121,18 +126,27 @@ pub(super) async fn serve(
     let serving = pin!(async {
         let served = builder.serve_connection(TokioIo::new(held), service).with_upgrades();
         let mut served = pin!(served);
-        let is_over = tokio::select! {
-            // What goes wrong on a connection is the client's business; whether an answer is whole is known without it.
-            _ = served.as_mut() => true,
-            _ = stop.wait_for(|stop| *stop >= Stop::Draining) => false,
+        let over = tokio::select! {
+            served = served.as_mut() => Some(served),
+            _ = stop.wait_for(|stop| *stop >= Stop::Draining) => None,
         };
-        if !is_over {
-            served.as_mut().graceful_shutdown();
-            let _ = proxy.unless_stopped(served.as_mut()).await;
+        match over {
+            Some(served) => Some(served),
+            None => {
+                served.as_mut().graceful_shutdown();
+                proxy.unless_stopped(served.as_mut()).await
+            }
         }
     });
     // Where nothing moves for too long it is dropped, which resets it in the middle of an answer.
-    let _ = client.session.flow().unless_idle(proxy.settings().timeouts.idle, serving).await;
+    let served = client.session.flow().unless_idle(proxy.settings().timeouts.idle, serving).await;
+    // What else goes wrong on a connection is the client's business: of each request is told, and whether its answer is whole.
+    if let Some(Some(Err(error))) = served
+        && error.is_parse()
+    {
+        let why = if error.is_parse_too_large() { TOO_LARGE } else { NO_REQUEST };
+        proxy.tell_of_nobody(entrance, visitor.address, &Ending::Refused(why));
+    }
     let joined = client.joined.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some((upgrade, server, log)) = joined {
         client.join(upgrade, server, &log).await;

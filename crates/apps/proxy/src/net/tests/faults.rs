@@ -246,3 +246,40 @@ async fn who_comes_when_all_places_are_taken_is_told_so() {
     let told = fixture.told().await;
     assert_eq!(told.iter().filter(|line| line.starts_with("forward refused: ")).count(), 1, "{told:?}");
 }
+
+#[tokio::test]
+async fn what_is_no_request_of_http_is_told_of() {
+    async fn answer(mut client: impl AsyncRead + AsyncWrite + Unpin, said: &[u8]) -> Vec<u8> {
+        let mut heard = Vec::new();
+        // Who says too much may be left before it has said all.
+        if client.write_all(said).await.is_ok() {
+            let _ = client.read_to_end(&mut heard).await;
+        }
+        heard
+    }
+    let long = format!("GET http://192.0.2.1/ HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(40_000));
+    for is_by_tls in [false, true] {
+        let entrance =
+            if is_by_tls { tls::entrance(EntranceKind::Http, false) } else { EntranceKind::Http.into() };
+        let fixture = Fixture::with(entrance, Settings::default()).await;
+        for said in [&b"\x05\x01\x00"[..], b"nonsense\r\n\r\n", long.as_bytes()] {
+            let heard = if is_by_tls {
+                answer(fixture.connect_by_tls().await, said).await
+            } else {
+                answer(fixture.connect().await, said).await
+            };
+            if said.len() < 100 {
+                assert!(heard.starts_with(b"HTTP/1.1 400 "), "{}", String::from_utf8_lossy(&heard));
+            }
+        }
+        let mut told = fixture.told().await;
+        told.sort();
+        let says = [
+            "http refused: a request whose URL or fields are too long: ",
+            "http refused: no request of HTTP: ",
+            "http refused: no request of HTTP: ",
+        ];
+        assert_eq!(told.len(), says.len(), "{told:?}");
+        assert!(told.iter().zip(says).all(|(line, says)| line.starts_with(says)), "{told:?}");
+    }
+}
