@@ -120,7 +120,7 @@ fn read(file: &Path) -> Result<Vec<u8>, CertificateError> {
 
 fn chain_of(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
-    let chain = chain.map_err(|error| format!("this is no PEM: {error}"))?;
+    let chain = chain.map_err(|error| no_pem(&error))?;
     if chain.is_empty() {
         return Err("there is no certificate in it; expected PEM, with BEGIN CERTIFICATE".into());
     }
@@ -138,8 +138,24 @@ fn key_of(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
         pem::Error::NoItemsFound => {
             "there is no private key in it; expected PEM, with BEGIN PRIVATE KEY".into()
         }
-        error => format!("this is no PEM: {error}"),
+        error => no_pem(&error),
     })
+}
+
+/// No more than the name of a section is shown: behind it, in one line, may be a key.
+fn no_pem(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            let marker = String::from_utf8_lossy(end_marker);
+            let name: String =
+                marker.chars().take_while(|c| *c == ' ' || c.is_ascii_alphanumeric()).collect();
+            format!("this is no whole PEM; expected -----END {name}----- on a line of its own")
+        }
+        pem::Error::IllegalSectionStart { .. } => {
+            "this is no PEM: a line begins with -----BEGIN and does not end with -----".into()
+        }
+        error => format!("this is no PEM: {error}"),
+    }
 }
 
 #[cfg(test)]
@@ -171,18 +187,34 @@ mod tests {
         assert!(Certificate::of_files(&cert, &key).is_ok() && Certificate::of_files(&both, &both).is_ok());
         let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
         let broken = "-----BEGIN CERTIFICATE-----\n????\n-----END CERTIFICATE-----\n";
+        let cut_off = "-----BEGIN CERTIFICATE-----\nAAAA\n";
+        let one_line = first.1.replace('\n', "");
+        let begun = "-----BEGIN CERTIFICATE---\nAAAA\n";
         let nonsense = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         for (cert, key, says) in [
             (&cert, &at("other", &second.1), "other: this key does not belong to the certificate in "),
             (&key, &key, "key: there is no certificate in it; expected PEM"),
             (&cert, &cert, "cert: there is no private key in it; expected PEM"),
             (&at("broken", broken), &key, "broken: this is no PEM"),
+            (
+                &at("cut-off", cut_off),
+                &key,
+                "cut-off: this is no whole PEM; expected -----END CERTIFICATE----- ",
+            ),
+            (
+                &cert,
+                &at("one-line", &one_line),
+                "one-line: this is no whole PEM; expected -----END PRIVATE KEY-----",
+            ),
+            (&at("begun", begun), &key, "begun: this is no PEM: a line begins with -----BEGIN and "),
             (&at("nonsense", nonsense), &key, "nonsense: its first certificate can't be used"),
             (&cert, &at("encrypted", encrypted), "encrypted: this key has a passphrase"),
             (&folder.path().join("none"), &key, "none: can't be read: No such file"),
         ] {
             let error = Certificate::of_files(cert, key).expect_err(says).to_string();
             assert!(error.contains(says) && error.lines().count() == 1, "{error}");
+            // No part of a key is shown.
+            assert!(error.len() < folder.path().as_os_str().len() * 2 + 200, "{error}");
         }
     }
 
