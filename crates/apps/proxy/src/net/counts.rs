@@ -48,7 +48,7 @@ impl From<&Ending> for Outcome {
             | Ending::NotSecured(_)
             | Ending::NoProxyHeader(_) => Self::Refused,
             Ending::NotReached(ConnectFailure::Overloaded) | Ending::Overloaded(_) => Self::Overloaded,
-            Ending::NotReached(_) => Self::NotReached,
+            Ending::NotReached(_) | Ending::Misnamed(_) => Self::NotReached,
             Ending::Unasked | Ending::NoHandshake(_) => Self::Unasked,
             Ending::ClientBroke(_) | Ending::ServerBroke(_) | Ending::Idle | Ending::Stopped => Self::Broken,
         }

@@ -19,6 +19,11 @@ pub enum Ending {
     /// The server was not reached.
     #[error("{0}")]
     NotReached(ConnectFailure),
+    /// The certificate of the proxy on the way is for other names than this one, by which it is called here.
+    #[error(
+        "the proxy on the way shows a certificate that is not taken here: it is for other names than {0}"
+    )]
+    Misnamed(Arc<str>),
     /// What the client said led to nothing.
     #[error("refused: {0}")]
     Refused(Refusal),

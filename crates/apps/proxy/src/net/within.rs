@@ -163,6 +163,8 @@ impl Inner {
         ending: &Ending,
     ) {
         self.ended.count(protocol, ending);
+        let more = self.settings().via.as_ref().and_then(|via| via.more_of(ending));
+        let ending = more.as_ref().unwrap_or(ending);
         (self.log)(&SessionEnd {
             protocol,
             client,

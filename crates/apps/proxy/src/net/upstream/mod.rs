@@ -20,8 +20,9 @@ use self::dialer::Dialer;
 pub use self::tls::UpstreamTls;
 use self::user::User;
 use super::connect::{Connector, ServerSide};
+use super::session::Ending;
 use crate::failure::{ConnectFailure, Distrust, UpstreamFailure};
-use crate::target::{Target, TargetError};
+use crate::target::{Host, Target, TargetError};
 
 /// A proxy through which servers are reached: `convert://HOST:PORT`, a Transport Converter (RFC 8803), or `socks5://`, `http://`, or by TLS
 /// `socks5+tls://` or `https://`, with `[USER:PASSWORD@]HOST:PORT`. It gets addresses: names are looked up here, as where servers are reached directly.
@@ -134,6 +135,19 @@ impl Upstream {
     #[must_use]
     pub fn is_converter(&self) -> bool {
         matches!(self.speaks, Protocol::Convert(_))
+    }
+
+    /// Of an end for which its certificate is the cause, what there is to say in the log: which name was expected.
+    pub(super) fn more_of(&self, ending: &Ending) -> Option<Ending> {
+        let misnamed = ConnectFailure::Upstream(UpstreamFailure::Distrusted(Distrust::OtherName));
+        match (ending, &self.at.host) {
+            (Ending::NotReached(failure), _) if *failure != misnamed => None,
+            (Ending::NotReached(_), Host::Address(address)) => {
+                Some(Ending::Misnamed(address.to_string().into()))
+            }
+            (Ending::NotReached(_), Host::Name(name)) => Some(Ending::Misnamed(name.to_string().into())),
+            _ => None,
+        }
     }
 
     /// Whether what a client has said already can go with the request.

@@ -89,7 +89,7 @@ async fn what_is_wrong_with_a_proxy_on_the_way_is_said() {
     for (shown, says) in [
         // Its name is the authority's, whose key it has not.
         (Authority::new("the one").vouch("proxy", 2090), "no authority that is trusted here has signed it"),
-        (of("192.0.2.1", (2020, 2090)), "it is for other names than the one that is asked for here"),
+        (of("192.0.2.1", (2020, 2090)), "it is for other names than 127.0.0.1"),
         (of("127.0.0.1", (2020, 2021)), "it has expired"),
         (of("127.0.0.1", (2080, 2090)), "it is not valid yet"),
         (authority().vouch_for("proxy", "127.0.0.1", (2020, 2090), of_client), "it is for another purpose"),
