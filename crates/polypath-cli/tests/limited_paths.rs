@@ -101,7 +101,8 @@ impl<'a> Limited<'a> {
         self.until("both paths carry", has_both);
         for _ in 0..2 {
             let before = self.rates(STEADY);
-            assert_eq!(self.done(set), "limit one holds\n");
+            let said = self.done(set);
+            assert!(said.starts_with("limit one is new: rate 5mbit, "), "{said}");
             let (moved_after, _) = self.until("the load moves", has_moved);
             let limited = self.rates(STEADY);
             let status = self.status();

@@ -134,7 +134,7 @@ fn a_connection_that_lives_is_seen_and_limited() {
 
     let said =
         proxy.done(&["set", "little", "--budget", "1000B", "--direction", "down", "--client", "127.0.0.1"]);
-    assert_eq!(said, "limit little holds\n");
+    assert_eq!(said, "limit little is new: clients 127.0.0.1, direction down, budget 1000B\n");
     stream.write_all(&[7; 5000]).expect("it is sent");
     let status = proxy.held_back();
     assert_eq!(status["name"], "proxy");
@@ -148,7 +148,7 @@ fn a_connection_that_lives_is_seen_and_limited() {
     assert_eq!((&side["transport"], side["paths"].as_array().map(Vec::len)), (&"tcp".into(), Some(1)));
     let text = proxy.done(&["status", "--instance", "proxy"]);
     assert!(
-        text.contains("limit little, 1000B in 24h down: of 1 flow, 1 waits, 1.0 kB used\n")
+        text.contains("limit little, 1000B in 24h down for clients 127.0.0.1: of 1 flow, 1 waits, 1.0 kB used\n")
             && text.contains("server: tcp"),
         "{text}"
     );
@@ -211,9 +211,23 @@ fn limits_of_the_file_come_and_go_with_it() {
     fs::write(&place, forward.clone() + &throttle("6mbit")).expect("a file");
     assert!(proxy.done(&["reload"]).starts_with("limit all has changed\n"));
     assert_eq!(rate(proxy.status()), "6mbit");
+    // What is not named stays, and what is named lasts as long as the file is not read again.
+    let said = proxy.done(&["set", "all", "--client", "192.0.2.0/24"]);
+    assert_eq!(
+        said,
+        "limit all is changed until the file is read again: clients 192.0.2.0/24 (rate 6mbit stays)\n"
+    );
+    let said = proxy.done(&["set", "all", "--budget", "8MB", "--then", "1mbit"]);
+    assert!(said.ends_with(": budget 8MB, then 1mbit (rate 6mbit, clients 192.0.2.0/24 stay)\n"), "{said}");
+    let text = proxy.done(&["status"]);
+    let line = "limit all, 6mbit, 8MB in 24h, then 1mbit for clients 192.0.2.0/24: of 0 flows";
+    assert!(text.contains(line), "{text}");
+    let said = proxy.done(&["set", "all", "--without", "client", "--without", "budget"]);
+    assert!(said.ends_with(": no clients, no budget, for everybody (rate 6mbit stays)\n"), "{said}");
+    assert!(proxy.refused(&["set", "all"]).contains("limit all stays as it is: expected what is to change"));
     let missing = "no path is over an interface that is called nowhere0 now";
     let said = proxy.done(&["set", "mine", "--rate", "1mbit", "--path", "nowhere0"]);
-    assert_eq!(said, format!("limit mine holds, but {missing}\n"));
+    assert_eq!(said, format!("limit mine is new: rate 1mbit, paths nowhere0, but {missing}\n"));
     fs::write(&place, forward + "[[rules]]\nverdict = \"deny\"\nusers = [\"ann\"]\n").expect("a file");
     let said = proxy.done(&["reload"]);
     let missing = [

@@ -188,7 +188,7 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         "polypath proxy set",
         [
             "polypath proxy set video --rate 5mbit --host *.example.org --direction down",
-            "polypath proxy set lte --rate 5mbit --path wwan0",
+            "polypath proxy set guests --client 10.0.0.0/24 --without budget",
         ],
     ),
     ("polypath proxy status", ["polypath proxy status", "polypath proxy status --instance office --json"]),

@@ -14,7 +14,7 @@ use super::limits::Limits;
 use super::report::{ListenerReport, ProxyReport};
 use super::status::PROXIES;
 use super::surroundings::Machine;
-use super::throttle::ThrottleText;
+use super::throttle::Change;
 
 /// What is left to who runs the proxy, and where the answer goes.
 #[derive(Debug)]
@@ -111,9 +111,9 @@ impl Answering {
                 serde_json::to_string(&report).map_err(|error| error.to_string())
             }
             "figures" => serde_json::to_string(&Figures::of(&self.proxy)).map_err(|error| error.to_string()),
-            "set" => serde_json::from_str::<ThrottleText>(rest)
+            "set" => Change::read(rest)
                 .map_err(|error| error.to_string())
-                .and_then(|text| self.limits.set_one(&self.proxy, &self.doubts, text)),
+                .and_then(|change| self.limits.set_one(&self.proxy, &self.doubts, &change)),
             "unset" => self.limits.unset(&self.proxy, rest),
             "reload" => self.leave(Asked::Reload),
             "down" => self.leave(Asked::Down),

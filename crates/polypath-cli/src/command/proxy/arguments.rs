@@ -14,7 +14,7 @@ use super::super::engine::EngineArguments;
 use super::entrances::{EntrancePlan, Forward, Listen, Protocol, parse_forward, parse_listen, parse_port};
 use super::file::{self, File};
 use super::successor::Successor;
-use super::throttle::ThrottleText;
+use super::throttle::Change;
 use super::transparent::Transparent;
 use super::via::{Via, ViaTls};
 
@@ -38,12 +38,12 @@ pub(super) enum What {
         #[arg(long)]
         json: bool,
     },
-    /// Set a limit of a proxy that runs; connections that live have it at once
+    /// Set a limit of a proxy that runs, or change one, of which stays what is not named; connections that live have it at once
     Set {
         #[command(flatten)]
         of: Named,
         #[command(flatten)]
-        throttle: Box<ThrottleText>,
+        change: Box<Change>,
     },
     /// Remove a limit of a proxy that runs
     Unset {

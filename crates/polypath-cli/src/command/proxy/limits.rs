@@ -7,7 +7,7 @@ use polypath_proxy::net::{LimitRefused, Proxy};
 use polypath_proxy::throttle::Limit;
 
 use super::doubts::Doubts;
-use super::throttle::ThrottleText;
+use super::throttle::{Change, ThrottleText};
 
 /// Each by its name, as it was written.
 #[derive(Debug)]
@@ -99,22 +99,16 @@ impl Limits {
         told
     }
 
-    /// Sets one, whoever set it before.
-    pub(super) fn set_one(
-        &self,
-        proxy: &Proxy,
-        doubts: &Doubts,
-        text: ThrottleText,
-    ) -> Result<String, String> {
+    /// Changes one, whoever set it before, or sets one anew. What a change does not name stays as it was.
+    pub(super) fn set_one(&self, proxy: &Proxy, doubts: &Doubts, change: &Change) -> Result<String, String> {
+        let mut set = self.set();
+        let before = set.get(change.name());
+        let (is_new, is_of_file) = (before.is_none(), before.is_some_and(|written| written.is_of_file));
+        let text = change.of(before.map(|written| &written.text))?;
         let limit = read(&text)?;
         let missing = doubts.of(&limit);
-        let mut set = self.set();
         proxy.set_limit(limit).map_err(|error| refused(&text, error))?;
-        let is_of_file = set.get(&text.name).is_some_and(|written| written.is_of_file);
-        let mut said = format!("limit {} holds", text.name);
-        if is_of_file {
-            said += " until the file is read again";
-        }
+        let mut said = change.told(&text, (is_new, is_of_file));
         if !missing.is_empty() {
             said += &format!(", but {}", missing.join(", and "));
         }

@@ -45,7 +45,7 @@ use super::network::block_on_own_signals;
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     match &arguments.what {
         Some(What::Status { of, json }) => status::status(of.instance.as_deref(), *json),
-        Some(What::Set { of, throttle }) => status::set(of.instance.as_deref(), throttle),
+        Some(What::Set { of, change }) => status::set(of.instance.as_deref(), change),
         Some(What::Unset { of, limit }) => status::unset(of.instance.as_deref(), limit),
         Some(What::Reload { of }) => status::reload(of.instance.as_deref()),
         Some(What::Down { of }) => status::down(of.instance.as_deref()),

@@ -7,7 +7,7 @@ use super::super::control_socket::Sockets;
 use super::super::words::amount;
 use super::super::{Failure, complain, harmless, print_json, print_line};
 use super::report::{LimitReport, ProxyReport, SideReport};
-use super::throttle::ThrottleText;
+use super::throttle::Change;
 
 /// Those of proxies.
 pub(super) const PROXIES: Sockets = Sockets("proxy");
@@ -44,10 +44,10 @@ fn tell(name: Option<&str>, question: &str) -> Result<(), Failure> {
     print_line(&harmless(&PROXIES.tell(name, question)?))
 }
 
-pub(super) fn set(name: Option<&str>, throttle: &ThrottleText) -> Result<(), Failure> {
-    throttle.limit().map_err(|(field, error)| Failure::Input(format!("{field}: {error}")))?;
-    let text = serde_json::to_string(throttle).map_err(Failure::run)?;
-    tell(name, &format!("set {text}"))
+pub(super) fn set(name: Option<&str>, change: &Change) -> Result<(), Failure> {
+    // What stays of the limit is known to the proxy alone, which says what is wrong with the whole.
+    let question = change.question().map_err(Failure::run)?;
+    tell(name, &format!("set {question}"))
 }
 
 pub(super) fn unset(name: Option<&str>, limit: &str) -> Result<(), Failure> {

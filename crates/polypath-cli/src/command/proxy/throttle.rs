@@ -9,10 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::wrong::{Wrong, each};
 
+mod change;
+
+pub(super) use self::change::Change;
+
 /// The time of a budget that has none.
 const DAY: Duration = Duration::from_secs(86_400);
 
-#[derive(Args, Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct ThrottleText {
     /// What the limit is called
@@ -68,11 +72,11 @@ pub(super) struct ThrottleText {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     budget: Option<String>,
     /// The time of the budget, from the first that passes [default: 24h]
-    #[arg(long, value_name = "TIME", requires = "budget")]
+    #[arg(long, value_name = "TIME")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     period: Option<String>,
     /// How fast what comes after the budget may be [default: nothing passes]
-    #[arg(long, value_name = "RATE", requires = "budget")]
+    #[arg(long, value_name = "RATE")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     then: Option<String>,
 }
@@ -84,8 +88,23 @@ enum DirectionName {
     Down,
 }
 
+impl DirectionName {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+}
+
 impl ThrottleText {
-    /// How much it lets pass, which way, where and when, as it was written: `5mbit down over wwan0`.
+    /// Whether it names neither clients nor servers nor paths.
+    fn is_for_everybody(&self) -> bool {
+        let Self { clients, users, hosts, ports, paths, peers, .. } = self;
+        [clients, users, hosts, ports, paths, peers].iter().all(|named| named.is_empty())
+    }
+
+    /// How much it lets pass, which way, where, when and of whom, as it was written: `5mbit down over wwan0 for users ann`.
     pub(super) fn words(&self) -> String {
         let mut parts: Vec<String> = self.rate.clone().into_iter().collect();
         if let Some(budget) = &self.budget {
@@ -94,15 +113,21 @@ impl ThrottleText {
             parts.push(format!("{budget} in {period}{then}"));
         }
         let amount = parts.join(", ");
-        let direction = self.direction.map(|direction| match direction {
-            DirectionName::Up => "up".to_string(),
-            DirectionName::Down => "down".into(),
-        });
+        let direction = self.direction.map(|direction| direction.word().to_string());
         let named =
             |word: &str, list: &[String]| (!list.is_empty()).then(|| format!("{word} {}", list.join(", ")));
         let places = [named("over", &self.paths), named("to", &self.peers)];
         let hours = self.hours.as_ref().map(|hours| format!("at {hours}"));
-        let rest = direction.into_iter().chain(places.into_iter().flatten()).chain(hours);
+        let whom = [
+            named("clients", &self.clients),
+            named("users", &self.users),
+            named("hosts", &self.hosts),
+            named("ports", &self.ports),
+        ];
+        let everybody = self.is_for_everybody().then(|| "everybody".into());
+        let whom: Vec<String> = whom.into_iter().flatten().chain(everybody).collect();
+        let whom = (!whom.is_empty()).then(|| format!("for {}", whom.join(", ")));
+        let rest = direction.into_iter().chain(places.into_iter().flatten()).chain(hours).chain(whom);
         [amount].into_iter().chain(rest).collect::<Vec<_>>().join(" ")
     }
 
@@ -184,16 +209,21 @@ mod tests {
     #[test]
     fn a_limit_is_told_in_a_few_words() {
         for (text, expected) in [
-            (r#"{"name": "a", "rate": "5mbit", "clients": ["10.0.0.0/8"]}"#, "5mbit"),
+            (r#"{"name": "a", "rate": "5mbit", "clients": ["10.0.0.0/8"]}"#, "5mbit for clients 10.0.0.0/8"),
+            (
+                r#"{"name": "a", "rate": "5mbit", "direction": "down", "clients": ["10.0.0.1", "fd00::/8"], "users": ["ann"],
+                    "hosts": ["*.example.org"], "ports": ["443"]}"#,
+                "5mbit down for clients 10.0.0.1, fd00::/8, users ann, hosts *.example.org, ports 443",
+            ),
             (
                 r#"{"name": "a", "rate": "5mbit", "direction": "down", "paths": ["wwan0", "10.0.0.1"], "hours": "22:00-06:00"}"#,
                 "5mbit down over wwan0, 10.0.0.1 at 22:00-06:00",
             ),
             (r#"{"name": "a", "rate": "5mbit", "peers": ["10.0.0.0/8"]}"#, "5mbit to 10.0.0.0/8"),
-            (r#"{"name": "a", "rate": "5mbit", "budget": "2GB"}"#, "5mbit, 2GB in 24h"),
+            (r#"{"name": "a", "rate": "5mbit", "budget": "2GB"}"#, "5mbit, 2GB in 24h for everybody"),
             (
                 r#"{"name": "a", "budget": "2GB", "period": "1h", "then": "1mbit", "direction": "up"}"#,
-                "2GB in 1h, then 1mbit up",
+                "2GB in 1h, then 1mbit up for everybody",
             ),
         ] {
             let text: ThrottleText = serde_json::from_str(text).expect("a limit");
