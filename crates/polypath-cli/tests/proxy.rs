@@ -148,8 +148,9 @@ fn a_connection_that_lives_is_seen_and_limited() {
     assert_eq!((&side["transport"], side["paths"].as_array().map(Vec::len)), (&"tcp".into(), Some(1)));
     let text = proxy.done(&["status", "--instance", "proxy"]);
     assert!(
-        text.contains("limit little, 1000B in 24h down for clients 127.0.0.1: of 1 flow, 1 waits, 1.0 kB used\n")
-            && text.contains("server: tcp"),
+        text.contains(
+            "limit little, 1000B in 24h down for clients 127.0.0.1: of 1 flow, 1 waits, 1.0 kB used\n"
+        ) && text.contains("server: tcp"),
         "{text}"
     );
 
@@ -371,6 +372,39 @@ fn what_is_used_of_a_budget_outlives_the_proxy() {
         assert_eq!(proxy.status()["limits"][0]["used_bytes"], 3000, "{user:?}");
         end(proxy);
     }
+}
+
+#[test]
+fn one_that_ends_says_whom_it_waits_for() {
+    let draining = |server| forward(server) + "[timeouts]\ndraining = \"1h\"\n";
+    let (mut proxy, server) = Fixture::new("ending", draining);
+    let mut client = TcpStream::connect(proxy.at).expect("a connection");
+    let (mut stream, _) = server.accept().expect("its other end");
+    stream.write_all(b"hello").expect("it is sent");
+    client.read_exact(&mut [0; 5]).expect("it comes");
+    assert_eq!(proxy.status()["ending_within_seconds"], Value::Null);
+
+    let mut first = command(&proxy.folder);
+    let mut first = first.arg("down").stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut said = String::new();
+    let mut heard = BufReader::new(first.stderr.take().expect("its words"));
+    heard.read_line(&mut said).expect("a line");
+    let expected = "proxy waits for 1 connection to finish, for 3600 s at most; another `polypath proxy down` ends it at once";
+    assert!(said.contains(expected), "{said}");
+    let status = proxy.status();
+    let seconds = status["ending_within_seconds"].as_f64().expect("a number");
+    assert!(seconds > 0.0 && seconds <= 3600.0, "{status}");
+    assert_eq!(status["listeners"], serde_json::json!([]));
+    let text = proxy.done(&["status"]);
+    let process =
+        format!("proxy: process {}, ending: nobody enters, and those within have ", proxy.child.id());
+    assert!(text.starts_with(&process) && !text.contains("forward at"), "{text}");
+
+    // Nobody is left to be waited for.
+    let second = proxy.run(&["down"]);
+    assert!(second.status.success() && second.stderr.is_empty(), "{second:?}");
+    assert!(first.wait().expect("an end").success());
+    assert!(proxy.child.wait().expect("an end").success());
 }
 
 /// As a service manager starts it: with a socket that listens as descriptor 3, and a socket to be told at.

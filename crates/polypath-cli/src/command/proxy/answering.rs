@@ -11,7 +11,8 @@ use super::super::{Failure, complain};
 use super::doubts::Doubts;
 use super::figures::Figures;
 use super::limits::Limits;
-use super::report::{ListenerReport, ProxyReport};
+use super::report::ProxyReport;
+use super::stage::Stage;
 use super::status::PROXIES;
 use super::surroundings::Machine;
 use super::throttle::Change;
@@ -30,7 +31,7 @@ pub(super) struct Answering {
     pub(super) limits: Arc<Limits>,
     pub(super) doubts: Arc<Doubts>,
     pub(super) machine: Arc<Machine>,
-    pub(super) listeners: Arc<Mutex<Vec<ListenerReport>>>,
+    pub(super) stage: Stage,
     pub(super) asked: UnboundedSender<Asked>,
 }
 
@@ -104,10 +105,9 @@ impl Answering {
     fn answer(&self, name: &str, word: &str, rest: &str) -> Option<Answer> {
         let said = match word {
             "status" => {
-                let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let warnings = self.doubts.lines(&self.limits.all());
                 let of = (&self.proxy, &*self.limits, warnings);
-                let report = ProxyReport::new(name, listeners, of, &self.machine);
+                let report = ProxyReport::new(name, self.stage.now(), of, &self.machine);
                 serde_json::to_string(&report).map_err(|error| error.to_string())
             }
             "figures" => serde_json::to_string(&Figures::of(&self.proxy)).map_err(|error| error.to_string()),

@@ -18,6 +18,7 @@ mod limits;
 mod report;
 mod room;
 mod running;
+mod stage;
 mod status;
 mod successor;
 mod surroundings;

@@ -31,6 +31,9 @@ pub(in crate::command) struct ProxyReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     memory: Option<MemoryReport>,
     pub(super) listeners: Vec<ListenerReport>,
+    /// How long those within have, if it was told to end; nobody enters then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ending_within_seconds: Option<f64>,
     pub(super) limits: Vec<LimitReport>,
     /// What limits and rules name that is not there, a line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -181,7 +184,7 @@ pub(super) struct PathReport {
 impl ProxyReport {
     pub(super) fn new(
         name: &str,
-        listeners: Vec<ListenerReport>,
+        (listeners, ending): (Vec<ListenerReport>, Option<Duration>),
         (proxy, limits, warnings): (&Proxy, &Limits, Vec<String>),
         machine: &Machine,
     ) -> Self {
@@ -195,6 +198,7 @@ impl ProxyReport {
             to_client_bytes: carried.to_client_bytes,
             memory: proxy.memory().map(Into::into),
             listeners,
+            ending_within_seconds: ending.map(|within| within.as_secs_f64()),
             limits: limit_reports(proxy, limits),
             warnings,
             connections: connections.collect(),

@@ -1,7 +1,7 @@
 //! The proxy as long as it runs: clients enter, SIGHUP has its file read again, SIGTERM ends it, and its socket does as much.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use polypath_config::Policies;
@@ -29,7 +29,7 @@ use super::file::Plan;
 use super::handed_down::HandedDown;
 use super::keeping::Place;
 use super::limits::{self, Limits};
-use super::report::ListenerReport;
+use super::stage::Stage;
 use super::successor::Successor;
 use super::surroundings::Machine;
 use super::told;
@@ -49,7 +49,7 @@ struct Running {
     limits: Arc<Limits>,
     doubts: Arc<Doubts>,
     machine: Arc<Machine>,
-    listeners: Arc<Mutex<Vec<ListenerReport>>>,
+    stage: Stage,
 }
 
 /// What was looked at while the process had one thread.
@@ -122,10 +122,10 @@ pub(super) async fn run(
     // Before anybody could use more. Root may read what its successor wrote.
     let lasting_name = offered.as_ref().and_then(Offered::lasting_name);
     let mut keeping = Place::find(lasting_name, given.successor.as_ref()).begin(&proxy);
-    let listeners = Arc::default();
+    let stage = Stage::default();
     let doors = Doors::new([accepting, converting], multipath, proxy.clone(), given.handed_down)?;
     doors.check_handed_down(&plan.entrances)?.iter().for_each(|line| complain(line));
-    let mut running = Running { doors, proxy: proxy.clone(), limits, doubts, machine, listeners };
+    let mut running = Running { doors, proxy: proxy.clone(), limits, doubts, machine, stage };
     for line in running.open(&plan).await? {
         tell(arguments, &line)?;
     }
@@ -138,10 +138,10 @@ pub(super) async fn run(
     }
     let mut answering = None;
     if let Some(offered) = &offered {
-        let Running { limits, doubts, machine, listeners, .. } = &running;
+        let Running { limits, doubts, machine, stage, .. } = &running;
         let (limits, doubts) = (limits.clone(), doubts.clone());
-        let (machine, listeners) = (machine.clone(), listeners.clone());
-        let begun = Answering { proxy: proxy.clone(), limits, doubts, machine, listeners, asked: ask };
+        let (machine, stage) = (machine.clone(), stage.clone());
+        let begun = Answering { proxy: proxy.clone(), limits, doubts, machine, stage, asked: ask };
         answering = Some(begun.begin(offered)?);
     }
     tell_manager(&[NotifyState::Ready]);
@@ -176,6 +176,8 @@ pub(super) async fn run(
                 let _ = reply.map(|reply| reply.send(said.map(|lines| lines.join("\n"))));
             }
             Wish::End(reply) => {
+                // Who hears the answer finds it so.
+                running.stage.end(plan.drain);
                 let _ = reply.map(|reply| reply.send(Ok((plan.drain + CLOSING).as_secs().to_string())));
                 break;
             }
@@ -234,7 +236,7 @@ impl Running {
     /// Lets clients in where the plan says, and says what changed.
     async fn open(&mut self, plan: &Plan) -> Result<Vec<String>, Failure> {
         let changes = self.doors.follow(&plan.entrances).await?;
-        *self.listeners.lock().unwrap_or_else(PoisonError::into_inner) = self.doors.report();
+        self.stage.open(self.doors.report());
         Ok(changes)
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::super::control_socket::Sockets;
-use super::super::words::amount;
+use super::super::words::{amount, count};
 use super::super::{Failure, complain, harmless, print_json, print_line};
 use super::report::{LimitReport, ProxyReport, SideReport};
 use super::throttle::Change;
@@ -68,6 +68,9 @@ pub(super) fn down(name: Option<&str>) -> Result<(), Failure> {
         Some(answer) => {
             // Those within have their time.
             let seconds = answer.trim().parse().unwrap_or(0);
+            if let Some(line) = waited_for(name).filter(|_| seconds > 0) {
+                complain(&line);
+            }
             PROXIES.wait_for_end(name, Duration::from_secs(seconds))
         }
         None if running.iter().any(|left| left == name) => {
@@ -79,9 +82,24 @@ pub(super) fn down(name: Option<&str>) -> Result<(), Failure> {
     }
 }
 
+/// For whom one waits that was told to end, and how long. It may have ended since, which says nothing.
+fn waited_for(name: &str) -> Option<String> {
+    let answer = PROXIES.ask(name, "status").ok()??;
+    let report: ProxyReport = serde_json::from_str(&answer).ok()?;
+    let (within, seconds) = (report.connections.len() as u64, report.ending_within_seconds?.ceil());
+    let within = (within > 0).then(|| count(within, "connection"))?;
+    Some(format!(
+        "{name} waits for {within} to finish, for {seconds} s at most; another `polypath proxy down` ends it at once"
+    ))
+}
+
 /// A report for people.
 fn words(report: &ProxyReport) -> String {
-    let mut text = format!("{}: process {}\n", harmless(&report.name), report.pid);
+    let mut text = format!("{}: process {}", harmless(&report.name), report.pid);
+    if let Some(seconds) = report.ending_within_seconds.map(f64::ceil) {
+        let _ = write!(text, ", ending: nobody enters, and those within have {seconds} s at most");
+    }
+    text.push('\n');
     for listener in &report.listeners {
         let target = listener.target.as_ref().map_or(String::new(), |target| format!(" to {target}"));
         let tls = listener.tls.as_ref().map_or(String::new(), |tls| format!(" {tls}"));
