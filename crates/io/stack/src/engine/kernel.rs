@@ -13,6 +13,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+use super::kernel_buffers::{hold_receive_buffer, release_receive_buffer, unacknowledged_bytes};
 use super::kernel_congestion::choose_congestion;
 use super::kernel_fast_open::{accept_fast, connect_fast};
 use super::kernel_info::{
@@ -381,6 +382,28 @@ impl KernelStream {
         // Multipath TCP that fell back is TCP to its peer, and the kernel answers for it as such.
         let multipath = if self.is_plain { None } else { is_all_acknowledged(&self.inner) };
         multipath.or_else(|| is_all_acknowledged_by_tcp(&self.inner))
+    }
+
+    /// Holds the kernel to so many bytes for what was received and not yet read, what it needs beside them included, until
+    /// [`KernelStream::release_receive_buffer`]. Returns how many it allows (`net.core.rmem_max`). Errors: on a connection of Multipath TCP, and
+    /// before Linux 5.14; nothing has changed then.
+    pub fn hold_receive_buffer(&self, bytes: usize) -> io::Result<usize> {
+        hold_receive_buffer(&self.inner, bytes)
+    }
+
+    /// The kernel may receive so many bytes ahead, and more as it sees fit. They are to be more than were held, or it sees no reason.
+    pub fn release_receive_buffer(&self, bytes: usize) -> io::Result<()> {
+        release_receive_buffer(&self.inner, bytes)
+    }
+
+    /// Writing waits while as many bytes were written and not yet sent (`TCP_NOTSENT_LOWAT`).
+    pub fn set_most_unsent_bytes(&self, bytes: u32) -> io::Result<()> {
+        SockRef::from(&self.inner).set_tcp_notsent_lowat(bytes)
+    }
+
+    /// Bytes that were written and that the peer has not acknowledged.
+    pub fn unacknowledged_bytes(&self) -> io::Result<u64> {
+        unacknowledged_bytes(&self.inner)
     }
 
     /// Whether closing it resets the connection. The system closes it, too, when the process ends.

@@ -198,7 +198,7 @@ fn list(socket: &impl AsFd, option: i32, element_bytes: usize) -> io::Result<Vec
 }
 
 /// Bytes of an option that were written.
-fn get(socket: &impl AsFd, level: i32, option: i32, buffer: &mut [u8]) -> io::Result<usize> {
+pub(super) fn get(socket: &impl AsFd, level: i32, option: i32, buffer: &mut [u8]) -> io::Result<usize> {
     let capacity = buffer.len();
     let mut length = libc::socklen_t::try_from(capacity).map_err(io::Error::other)?;
     // SAFETY: the kernel writes at most `length` bytes into the buffer, and the number of them into `length`.

@@ -5,6 +5,7 @@
 #[cfg(feature = "kernel")]
 mod kernel;
 #[cfg(feature = "kernel")]
+mod kernel_buffers;
 mod kernel_congestion;
 #[cfg(feature = "kernel")]
 mod kernel_fast_open;

@@ -151,14 +151,15 @@ impl Samples {
     }
 }
 
-/// What ours is measured by: nginx where it takes part, else the best of the others.
+/// What ours is measured by: the best of the others, but for what is added to times: nginx there, if it takes part.
 fn reference(figure: Figure, peers: &BTreeMap<System, Spread>) -> Option<f64> {
     let medians = || peers.values().map(|spread| spread.median);
     let best = match figure.is_rate() {
         true => medians().max_by(f64::total_cmp),
         false => medians().min_by(f64::total_cmp),
     };
-    peers.get(&System::Nginx).map(|spread| spread.median).or(best)
+    let nginx = peers.get(&System::Nginx).filter(|_| figure.is_added());
+    nginx.map(|spread| spread.median).or(best)
 }
 
 /// So many times worse ours may be: a stack in user space does by itself what the kernel does for the others.
@@ -247,6 +248,22 @@ mod tests {
         let verdicts: Vec<_> = rows.iter().map(|row| (row.bound, row.held)).collect();
         assert_eq!(verdicts, [(Some(6.0), Some(false)), (Some(3.0), Some(true))]);
         assert_eq!(rows[0].peers["direct"], 14.0);
+    }
+
+    #[test]
+    fn nginx_counts_alone_for_times_only() {
+        let forward = Some(Service::Forward);
+        let rows = samples(&[
+            (forward, System::PolypathTcp, Figure::EchoMedian, &[15.0]),
+            (forward, System::Nginx, Figure::EchoMedian, &[16.0]),
+            (forward, System::Haproxy, Figure::EchoMedian, &[14.0]),
+            (forward, System::PolypathTcp, Figure::Memory, &[7.0]),
+            (forward, System::Nginx, Figure::Memory, &[9.0]),
+            (forward, System::Haproxy, Figure::Memory, &[3.0]),
+        ])
+        .rows();
+        let verdicts: Vec<_> = rows.iter().map(|row| (row.bound, row.held)).collect();
+        assert_eq!(verdicts, [(Some(16.0), Some(true)), (Some(3.0), Some(false))]);
     }
 
     #[test]

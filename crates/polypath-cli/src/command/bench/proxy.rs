@@ -37,7 +37,7 @@ to the client's first bytes is there, with all that CONNECT and SOCKS need befor
 Processor time is that of the proxy's processes, and of the whole machine, for 1e9 bytes of one connection. Requests are answered with 1000 and with 100 000 bytes, each on a connection of its own, by 32 clients at a time. Memory is how much more the proxy's processes have (shared pages \
 count once) with 1000 idle connections that a byte went over each way, for each of them; the kernel's is not in it.\n\n\
 JSON: rows: name, service, figure, system (which of ours), ours, peers (a median by name), spreads (median, min, max by name), bound, held; direct (a spread by figure, delays in full), rounds, seconds, exchanges (connections of which delays were measured, in each round), \
-skipped (why, by name), failures. The bound is nginx's figure, or the best of the others where nginx takes no part; polypath-tun may be twice as bad. Where one of the two is missing, ours, bound and held are null.";
+skipped (why, by name), failures. The bound is the best of the others, and of delays nginx's figure where it takes part; polypath-tun may be twice as bad. Where one of the two is missing, ours, bound and held are null.";
 
 fn parse_system(text: &str) -> Result<System, String> {
     System::ALL.into_iter().find(|system| system.name() == text).ok_or_else(|| {

@@ -10,7 +10,8 @@ use socket2::{Protocol, SockRef};
 use tokio::io::Interest;
 use tokio::task::coop::consume_budget;
 
-use super::pipe::{CAPACITY_BYTES, Pipe};
+use super::ahead::Ahead;
+use super::pipe::Pipe;
 use super::{Broken, Carried, Going, hears_no_more};
 
 /// Where bytes are read to before they are written.
@@ -37,13 +38,25 @@ enum Passed {
     Some { count: usize, left: Bytes },
 }
 
+/// What is known of a way on which bytes are many.
+struct Many {
+    may_splice: bool,
+    ahead: Ahead,
+}
+
+impl Many {
+    fn begin(from: &KernelStream, to: &KernelStream) -> Self {
+        Self { may_splice: gives_pages(from), ahead: Ahead::hold(from, to) }
+    }
+}
+
 /// Until the end of `from`.
 pub(super) async fn carry(from: &KernelStream, to: &KernelStream, going: &mut Going<'_>) -> Carried {
-    // Asked once bytes are many.
-    let mut may_splice = None;
+    // Once bytes are many.
+    let mut many: Option<Many> = None;
     loop {
         from.as_tokio().readable().await.map_err(Broken::From)?;
-        let most = if may_splice == Some(false) { BUFFER_BYTES } else { FEW_BYTES };
+        let most = if many.as_ref().is_some_and(|many| !many.may_splice) { BUFFER_BYTES } else { FEW_BYTES };
         let granted = going.pass(most, || broken_source(from), || broken(to)).await?;
         match pass(from, to, going, granted)? {
             Passed::Nothing => going.gate.give_back(granted),
@@ -58,11 +71,14 @@ pub(super) async fn carry(from: &KernelStream, to: &KernelStream, going: &mut Go
                 going.moved(count, granted);
                 from.measure_if_due();
                 to.measure_if_due();
-                if is_filled
-                    && *may_splice.get_or_insert_with(|| gives_pages(from))
-                    && splice(from, to, going).await?
-                {
-                    return Ok(());
+                if let Some(many) = &mut many {
+                    many.ahead.moved(count, from, to);
+                }
+                if is_filled {
+                    let many = many.get_or_insert_with(|| Many::begin(from, to));
+                    if many.may_splice && splice(from, to, going, &mut many.ahead).await? {
+                        return Ok(());
+                    }
                 }
                 // Others have a turn.
                 consume_budget().await;
@@ -120,13 +136,18 @@ fn try_read(from: &KernelStream, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Moves bytes through a pipe until `from` has none for a moment, or a limit lets none pass; returns whether it has ended.
-async fn splice(from: &KernelStream, to: &KernelStream, going: &mut Going<'_>) -> Result<bool, Broken> {
+async fn splice(
+    from: &KernelStream,
+    to: &KernelStream,
+    going: &mut Going<'_>,
+    ahead: &mut Ahead,
+) -> Result<bool, Broken> {
     // Without descriptors for it, bytes are read and written.
     let Ok(mut pipe) = Pipe::take() else { return Ok(false) };
     loop {
         let (source, sink) = (from.as_tokio(), to.as_tokio());
         // One that waits has no pipe.
-        let Some(granted) = going.gate.pass_now(CAPACITY_BYTES) else {
+        let Some(granted) = going.gate.pass_now(ahead.most_at_once()) else {
             pipe.give_back();
             return Ok(false);
         };
@@ -146,7 +167,9 @@ async fn splice(from: &KernelStream, to: &KernelStream, going: &mut Going<'_>) -
         };
         while !pipe.is_empty() {
             let drained = sink.async_io(Interest::WRITABLE, || pipe.drain(sink)).await;
-            going.flow.moved(going.way, drained.map_err(Broken::To)?);
+            let drained = drained.map_err(Broken::To)?;
+            going.flow.moved(going.way, drained);
+            ahead.moved(drained, from, to);
         }
         going.took(filled, granted);
         from.measure_if_due();

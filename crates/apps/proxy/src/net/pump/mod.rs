@@ -3,6 +3,7 @@
 //! Nothing is held for a connection that rests: bytes are read once there are some, and written at once. What the other side has no room for is
 //! kept until it has.
 
+mod ahead;
 mod kernel;
 mod pipe;
 mod stack;

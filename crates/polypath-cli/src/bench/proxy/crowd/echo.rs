@@ -14,6 +14,9 @@ pub(super) const PORT: u16 = 7;
 const BACKLOG: i32 = 4096;
 /// Taken over at once; small, for there are many.
 const BUFFER_BYTES: usize = 16 << 10;
+/// Of a socket, each way; the kernel takes twice as much. Clients, proxy and server have one machine's memory for TCP, and this is about what the proxy
+/// needs of it.
+const SOCKET_BYTES: usize = 64 << 10;
 
 /// This program, as the server.
 pub(super) fn command() -> io::Result<Command> {
@@ -28,6 +31,8 @@ pub(crate) fn serve() -> io::Result<()> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let multipath = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP));
         let socket = multipath.or_else(|_| Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)))?;
+        socket.set_recv_buffer_size(SOCKET_BYTES)?;
+        socket.set_send_buffer_size(SOCKET_BYTES)?;
         socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)).into())?;
         socket.listen(BACKLOG)?;
         socket.set_nonblocking(true)?;
