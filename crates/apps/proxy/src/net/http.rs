@@ -323,6 +323,7 @@ impl Client {
         let (stream, outgoing) = (Watched::new(server.stream), Arc::new(Outgoing::default()));
         request.body_mut().set_outgoing(outgoing.clone());
         let held = HeldStream::new(stream.clone(), Bytes::new(), outgoing.clone());
+        let held = held.with_taker(self.stream.clone());
         let begun = hyper::client::conn::http1::handshake(TokioIo::new(held)).await;
         let (sender, connection) = begun.map_err(|error| failure_of(&error))?;
         // It ends with the sender.

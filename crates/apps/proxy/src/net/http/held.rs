@@ -6,11 +6,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use polypath_stack::engine::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::super::leg::Leg;
+use super::super::pump::Ahead;
 use super::super::watched::Watched;
 use super::outgoing::Outgoing;
+
+/// An answer that is longer has a bound for what is received ahead of its client.
+const MANY_BYTES: usize = 16 << 10;
 
 /// Dropping it resets the connection if a message was cut off: its end would look like the end of the message.
 #[derive(Debug)]
@@ -19,11 +24,18 @@ pub(super) struct HeldStream {
     /// What was read of it before.
     early: Bytes,
     outgoing: Arc<Outgoing>,
+    taker: Option<Taker>,
 }
 
 impl HeldStream {
     pub(super) fn new(stream: Watched, early: Bytes, outgoing: Arc<Outgoing>) -> Self {
-        Self { stream, early, outgoing }
+        Self { stream, early, outgoing, taker: None }
+    }
+
+    /// What is read of it is for that one.
+    pub(super) fn with_taker(mut self, taker: Watched) -> Self {
+        self.taker = Some(Taker { stream: taker, read_bytes: 0, ahead: None });
+        self
     }
 
     pub(super) fn into_leg(self) -> Option<Leg> {
@@ -51,6 +63,32 @@ impl Drop for HeldStream {
     }
 }
 
+/// Who takes what is read.
+#[derive(Debug)]
+struct Taker {
+    stream: Watched,
+    read_bytes: usize,
+    /// Once bytes are many.
+    ahead: Option<Ahead>,
+}
+
+impl Taker {
+    /// So many bytes were read there. What hyper holds of them counts as taken: it is less than what a taker has to show.
+    fn was_read(&mut self, count: usize, source: &Watched) {
+        self.read_bytes = self.read_bytes.saturating_add(count);
+        if self.read_bytes < MANY_BYTES {
+            return;
+        }
+        let (source, taker) = (source.lock(), self.stream.lock());
+        let [Some(Leg::Plain(Stream::Kernel(from))), Some(Leg::Plain(Stream::Kernel(to)))] =
+            [source.as_ref(), taker.as_ref()]
+        else {
+            return;
+        };
+        self.ahead.get_or_insert_with(|| Ahead::hold(from, to)).moved(count, from, to);
+    }
+}
+
 impl AsyncRead for HeldStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
@@ -59,7 +97,12 @@ impl AsyncRead for HeldStream {
             buf.put_slice(&this.early.split_to(count));
             return Poll::Ready(Ok(()));
         }
-        this.poll(|stream| stream.poll_read(cx, buf))
+        let before = buf.filled().len();
+        let polled = this.poll(|stream| stream.poll_read(cx, buf));
+        if let Some(taker) = this.taker.as_mut().filter(|_| buf.filled().len() > before) {
+            taker.was_read(buf.filled().len() - before, &this.stream);
+        }
+        polled
     }
 }
 

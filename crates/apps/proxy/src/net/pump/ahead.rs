@@ -29,7 +29,7 @@ struct Step {
 
 /// One way between two sockets of the kernel, from where its bytes were found to be many.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(in super::super) struct Ahead {
     moved_bytes: u64,
     /// None: the kernel decides.
     step: Option<u8>,
@@ -37,7 +37,7 @@ pub(super) struct Ahead {
 
 impl Ahead {
     /// Holds the source, where that can be.
-    pub(super) fn hold(from: &KernelStream, to: &KernelStream) -> Self {
+    pub(in super::super) fn hold(from: &KernelStream, to: &KernelStream) -> Self {
         // Where it can't be set, it stays as it is.
         let _ = to.set_most_unsent_bytes(UNSENT_BYTES);
         Self { moved_bytes: 0, step: hold(from, 0) }
@@ -49,7 +49,7 @@ impl Ahead {
     }
 
     /// So many bytes were written.
-    pub(super) fn moved(&mut self, count: usize, from: &KernelStream, to: &KernelStream) {
+    pub(in super::super) fn moved(&mut self, count: usize, from: &KernelStream, to: &KernelStream) {
         let Some(step) = self.step else { return };
         self.moved_bytes += count as u64;
         let enough = STEPS[usize::from(step)].taken_bytes;

@@ -10,9 +10,8 @@ use socket2::{Protocol, SockRef};
 use tokio::io::Interest;
 use tokio::task::coop::consume_budget;
 
-use super::ahead::Ahead;
 use super::pipe::Pipe;
-use super::{Broken, Carried, Going, hears_no_more};
+use super::{Ahead, Broken, Carried, Going, hears_no_more};
 
 /// Where bytes are read to before they are written.
 pub(super) const BUFFER_BYTES: usize = 64 << 10;

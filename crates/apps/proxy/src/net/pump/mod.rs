@@ -21,6 +21,7 @@ use tokio::time::{sleep, timeout};
 use super::flow::{Flow, Way};
 use super::gate::{Gate, Gates};
 use super::leg::{Leg, until_broken};
+pub(super) use ahead::Ahead;
 
 /// A client that still sends to a server that has ended and gone has so long at least until it is reset, also where it has acknowledged all: its program
 /// may not have read that yet.
