@@ -18,8 +18,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Debian packages for tests: tshark reads our traces; the others set up namespaces, or are the peers that tests and
 # benchmarks compare with. A test whose program is missing says so and is skipped.
 APT_PACKAGES := tshark nftables iptables iproute2 ethtool iperf3 nginx-light mptcpize curl rsync openssh-server openssh-client prometheus \
-  libnginx-mod-stream haproxy squid dante-server microsocks
-PROGRAMS := tshark nft iptables ip ethtool iperf3 mptcpize curl rsync ssh sshd prometheus promtool haproxy squid danted microsocks
+  libnginx-mod-stream haproxy squid dante-server microsocks netcat-openbsd
+PROGRAMS := tshark nft iptables ip ethtool iperf3 mptcpize curl rsync ssh sshd prometheus promtool haproxy squid danted microsocks nc
 
 .PHONY: help demo pictures test check lint doc bench interop lab lab-full behaviour soak fuzz deny msrv package guide results weight install install-built uninstall deb static dist package-test setup setup-packages setup-tunnels
 
