@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::SockRef;
 
+use super::kernel_option::set;
+
 /// `SOCK_RCVBUF_LOCK` of Linux' `net/sock.h`: the kernel leaves the size of the receive buffer alone.
 const RECEIVE_BUFFER_LOCK: libc::c_int = 2;
 
@@ -26,19 +28,7 @@ pub(super) fn release_receive_buffer(socket: &impl AsFd, bytes: usize) -> io::Re
 }
 
 fn set_lock(socket: &impl AsFd, locks: libc::c_int) -> io::Result<()> {
-    let length = size_of_val(&locks) as libc::socklen_t;
-    // SAFETY: the kernel reads `length` bytes of a value that outlives the call.
-    #[allow(unsafe_code)]
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_BUF_LOCK,
-            (&raw const locks).cast(),
-            length,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set(socket, libc::SOL_SOCKET, libc::SO_BUF_LOCK, locks)
 }
 
 /// Bytes that were written and that the peer has not acknowledged (`SIOCOUTQ`).
@@ -55,7 +45,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
-    use super::super::kernel_info::get;
+    use super::super::kernel_option::get;
     use super::*;
 
     fn pair() -> (TcpStream, TcpStream) {

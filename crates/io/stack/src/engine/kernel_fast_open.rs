@@ -1,7 +1,9 @@
 //! TCP Fast Open (RFC 7413): the first bytes of a connection go with its SYN, once the server has given a cookie.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
+
+use super::kernel_option::set;
 
 /// Connections that a listener takes whose peers have not shown yet that they are where they say. More wait as without it.
 const UNPROVEN: libc::c_int = 256;
@@ -9,28 +11,12 @@ const UNPROVEN: libc::c_int = 256;
 /// The first bytes that are written go with the SYN, where the kernel knows a cookie of the server; connecting waits for nothing then. Otherwise it
 /// asks for one.
 pub(super) fn connect_fast(socket: &impl AsFd) -> io::Result<()> {
-    set(socket, libc::TCP_FASTOPEN_CONNECT, 1)
+    set(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
 }
 
 /// Bytes that come with a SYN are taken.
 pub(super) fn accept_fast(listener: &impl AsFd) -> io::Result<()> {
-    set(listener, libc::TCP_FASTOPEN, UNPROVEN)
-}
-
-fn set(socket: &impl AsFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    let length = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: the kernel reads `length` bytes of a value that outlives the call.
-    #[allow(unsafe_code)]
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            option,
-            (&raw const value).cast(),
-            length,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set(listener, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, UNPROVEN)
 }
 
 #[cfg(test)]

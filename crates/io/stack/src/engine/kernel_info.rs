@@ -2,13 +2,14 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 use polypath_mptcp::SubflowInfo;
 use polypath_tcp::{Info as TcpInfo, State as TcpState};
 use polypath_units::{BitRate, Duration};
 use polypath_wire::FourTuple;
 
+use super::kernel_option::get;
 use super::stream_info::StreamInfo;
 
 const SOL_MPTCP: i32 = 284;
@@ -195,18 +196,6 @@ fn list(socket: &impl AsFd, option: i32, element_bytes: usize) -> io::Result<Vec
     let given = (number(&buffer, 8).unwrap_or(0) as usize).min(element_bytes);
     let elements = buffer[LIST_HEAD_BYTES..].chunks_exact(element_bytes);
     Ok(elements.take(count).map(|element| element[..given].to_vec()).collect())
-}
-
-/// Bytes of an option that were written.
-pub(super) fn get(socket: &impl AsFd, level: i32, option: i32, buffer: &mut [u8]) -> io::Result<usize> {
-    let capacity = buffer.len();
-    let mut length = libc::socklen_t::try_from(capacity).map_err(io::Error::other)?;
-    // SAFETY: the kernel writes at most `length` bytes into the buffer, and the number of them into `length`.
-    #[allow(unsafe_code)]
-    let result = unsafe {
-        libc::getsockopt(socket.as_fd().as_raw_fd(), level, option, buffer.as_mut_ptr().cast(), &mut length)
-    };
-    if result == 0 { Ok((length as usize).min(capacity)) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -6,11 +6,14 @@
 mod kernel;
 #[cfg(feature = "kernel")]
 mod kernel_buffers;
+#[cfg(feature = "kernel")]
 mod kernel_congestion;
 #[cfg(feature = "kernel")]
 mod kernel_fast_open;
 #[cfg(feature = "kernel")]
 mod kernel_info;
+#[cfg(feature = "kernel")]
+mod kernel_option;
 #[cfg(feature = "kernel")]
 mod meter;
 mod stream_info;
