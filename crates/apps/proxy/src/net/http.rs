@@ -20,7 +20,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
 
 use self::body::{Passing, RequestLog};
-use self::held::HeldStream;
+use self::held::{HeldStream, Taker};
 use self::outgoing::Outgoing;
 use super::connect::ServerSide;
 use super::flow::Way;
@@ -70,6 +70,8 @@ struct Client {
     session: Arc<Session>,
     stream: Watched,
     outgoing: Arc<Outgoing>,
+    /// Where the last request went.
+    taker: Taker,
     /// The server of the last request, for the next one. It is not shared with other clients: what a server takes for the next answer is always
     /// for the same client.
     last: tokio::sync::Mutex<Option<Kept>>,
@@ -98,7 +100,8 @@ pub(super) async fn serve(
     let outgoing = Arc::new(Outgoing::default());
     let stream = Watched::new(stream);
     session.show_answering(stream.clone(), None);
-    let held = HeldStream::new(stream.clone(), early, outgoing.clone());
+    let taker = Taker::default();
+    let held = HeldStream::new(stream.clone(), early, outgoing.clone(), taker.clone());
     let client = Arc::new(Client {
         proxy: proxy.clone(),
         visitor,
@@ -107,6 +110,7 @@ pub(super) async fn serve(
         session,
         stream,
         outgoing,
+        taker,
         last: tokio::sync::Mutex::default(),
         joined: Mutex::default(),
     });
@@ -322,8 +326,8 @@ impl Client {
         let (route, is_multipath) = (self.proxy.route(&server), server.stream.is_multipath());
         let (stream, outgoing) = (Watched::new(server.stream), Arc::new(Outgoing::default()));
         request.body_mut().set_outgoing(outgoing.clone());
-        let held = HeldStream::new(stream.clone(), Bytes::new(), outgoing.clone());
-        let held = held.with_taker(self.stream.clone());
+        let held =
+            HeldStream::new(stream.clone(), Bytes::new(), outgoing.clone(), self.stream.clone().into());
         let begun = hyper::client::conn::http1::handshake(TokioIo::new(held)).await;
         let (sender, connection) = begun.map_err(|error| failure_of(&error))?;
         // It ends with the sender.
@@ -341,6 +345,7 @@ impl Client {
         let address = server.route.address();
         self.session.reached(address);
         self.session.show_answering(self.stream.clone(), Some(server.stream.clone()));
+        self.taker.set(server.stream.clone());
         let client_is_multipath = self.stream.lock().as_ref().is_some_and(Leg::is_multipath);
         let known = log.known(|known| {
             known.server = Some(address);

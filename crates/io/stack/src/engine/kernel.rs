@@ -13,7 +13,10 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use super::kernel_buffers::{hold_receive_buffer, release_receive_buffer, unacknowledged_bytes};
+use super::kernel_buffers::{
+    growing_receive_buffer_bytes, hold_receive_buffer, most_receive_buffer_bytes, release_receive_buffer,
+    unacknowledged_bytes,
+};
 use super::kernel_congestion::choose_congestion;
 use super::kernel_fast_open::{accept_fast, connect_fast};
 use super::kernel_info::{
@@ -384,14 +387,25 @@ impl KernelStream {
         multipath.or_else(|| is_all_acknowledged_by_tcp(&self.inner))
     }
 
-    /// Holds the kernel to so many bytes for what was received and not yet read, what it needs beside them included, until
-    /// [`KernelStream::release_receive_buffer`]. Returns how many it allows (`net.core.rmem_max`). Errors: on a connection of Multipath TCP, and
-    /// before Linux 5.14; nothing has changed then.
+    /// How many bytes the kernel has now for what was received and not yet read, what it needs beside them included; none where that does not grow
+    /// by itself, or can't be held for a while: on a connection of Multipath TCP, and before Linux 5.14.
+    pub fn growing_receive_buffer_bytes(&self) -> Option<usize> {
+        growing_receive_buffer_bytes(&self.inner)
+    }
+
+    /// As many bytes can be held or released at most, on this system.
+    #[must_use]
+    pub fn most_receive_buffer_bytes() -> usize {
+        most_receive_buffer_bytes()
+    }
+
+    /// Holds the kernel to so many bytes for what was received and not yet read, until [`KernelStream::release_receive_buffer`]; returns how many it
+    /// gives. To be called where [`KernelStream::growing_receive_buffer_bytes`] gives some, fewer than these.
     pub fn hold_receive_buffer(&self, bytes: usize) -> io::Result<usize> {
         hold_receive_buffer(&self.inner, bytes)
     }
 
-    /// The kernel may receive so many bytes ahead, and more as it sees fit. They are to be more than were held, or it sees no reason.
+    /// What was held is so large now, and grows as the kernel sees fit. It has to be more than was held, or the kernel sees no reason.
     pub fn release_receive_buffer(&self, bytes: usize) -> io::Result<()> {
         release_receive_buffer(&self.inner, bytes)
     }

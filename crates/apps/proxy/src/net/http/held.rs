@@ -2,20 +2,16 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use polypath_stack::engine::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::super::leg::Leg;
 use super::super::pump::Ahead;
 use super::super::watched::Watched;
 use super::outgoing::Outgoing;
-
-/// An answer that is longer has a bound for what is received ahead of its client.
-const MANY_BYTES: usize = 16 << 10;
 
 /// Dropping it resets the connection if a message was cut off: its end would look like the end of the message.
 #[derive(Debug)]
@@ -24,22 +20,26 @@ pub(super) struct HeldStream {
     /// What was read of it before.
     early: Bytes,
     outgoing: Arc<Outgoing>,
-    taker: Option<Taker>,
+    taker: Taker,
+    ahead: Ahead,
 }
 
 impl HeldStream {
-    pub(super) fn new(stream: Watched, early: Bytes, outgoing: Arc<Outgoing>) -> Self {
-        Self { stream, early, outgoing, taker: None }
+    /// What is read of it is for this taker.
+    pub(super) fn new(stream: Watched, early: Bytes, outgoing: Arc<Outgoing>, taker: Taker) -> Self {
+        Self { stream, early, outgoing, taker, ahead: Ahead::default() }
     }
 
-    /// What is read of it is for that one.
-    pub(super) fn with_taker(mut self, taker: Watched) -> Self {
-        self.taker = Some(Taker { stream: taker, read_bytes: 0, ahead: None });
-        self
-    }
-
-    pub(super) fn into_leg(self) -> Option<Leg> {
+    pub(super) fn into_leg(mut self) -> Option<Leg> {
+        self.ahead.end(&self.stream);
         self.stream.take()
+    }
+
+    /// So many bytes were read. What hyper holds of them counts as taken: it is less than what a taker has to show.
+    fn was_read(&mut self, count: usize) {
+        if let Some(taker) = self.taker.get() {
+            self.ahead.moved(count, &self.stream, &taker);
+        }
     }
 
     fn poll<T>(&self, work: impl FnOnce(Pin<&mut Leg>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -63,29 +63,23 @@ impl Drop for HeldStream {
     }
 }
 
-/// Who takes what is read.
-#[derive(Debug)]
-struct Taker {
-    stream: Watched,
-    read_bytes: usize,
-    /// Once bytes are many.
-    ahead: Option<Ahead>,
-}
+/// Who takes what is read: nobody before the first request has reached a server. Copies are of the same.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Taker(Arc<Mutex<Option<Watched>>>);
 
 impl Taker {
-    /// So many bytes were read there. What hyper holds of them counts as taken: it is less than what a taker has to show.
-    fn was_read(&mut self, count: usize, source: &Watched) {
-        self.read_bytes = self.read_bytes.saturating_add(count);
-        if self.read_bytes < MANY_BYTES {
-            return;
-        }
-        let (source, taker) = (source.lock(), self.stream.lock());
-        let [Some(Leg::Plain(Stream::Kernel(from))), Some(Leg::Plain(Stream::Kernel(to)))] =
-            [source.as_ref(), taker.as_ref()]
-        else {
-            return;
-        };
-        self.ahead.get_or_insert_with(|| Ahead::hold(from, to)).moved(count, from, to);
+    pub(super) fn set(&self, stream: Watched) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+    }
+
+    fn get(&self) -> Option<Watched> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl From<Watched> for Taker {
+    fn from(stream: Watched) -> Self {
+        Self(Arc::new(Mutex::new(Some(stream))))
     }
 }
 
@@ -99,8 +93,8 @@ impl AsyncRead for HeldStream {
         }
         let before = buf.filled().len();
         let polled = this.poll(|stream| stream.poll_read(cx, buf));
-        if let Some(taker) = this.taker.as_mut().filter(|_| buf.filled().len() > before) {
-            taker.was_read(buf.filled().len() - before, &this.stream);
+        if buf.filled().len() > before {
+            this.was_read(buf.filled().len() - before);
         }
         polled
     }

@@ -4,15 +4,20 @@
 //! took nothing. A thousand clients that asked for a lot and read an octet a second had all memory of TCP on the machine then
 //! (`net.ipv4.tcp_mem`), and connections of others stood still. So the buffer is held until the other side has taken something.
 
-use polypath_stack::engine::KernelStream;
+use polypath_stack::engine::{KernelStream, Stream};
 
+use super::super::leg::Leg;
+use super::super::secured::Secured;
+use super::super::watched::Watched;
 use super::pipe::CAPACITY_BYTES;
 
-/// A buffer, and what the other side takes until the next one. Half of a buffer is a window, and a sender whose flights double sends as much at once as
-/// it has sent before: it is not held back, or hardly.
+/// Until so many have come, they are few, and nothing is held.
+const MANY_BYTES: u64 = 128 << 10;
+/// A buffer, and what the other side takes until the next one. A sender whose flights double sends as much at once as it has sent before: it is not held
+/// back.
 const STEPS: [Step; 2] = [
-    Step { buffer_bytes: 256 << 10, taken_bytes: 256 << 10 },
-    Step { buffer_bytes: 512 << 10, taken_bytes: 1 << 20 },
+    Step { buffer_bytes: 512 << 10, taken_bytes: 256 << 10 },
+    Step { buffer_bytes: 1 << 20, taken_bytes: 1 << 20 },
 ];
 /// With this buffer the kernel goes on by itself.
 const RELEASED_BYTES: usize = 2 << 20;
@@ -27,51 +32,147 @@ struct Step {
     taken_bytes: u64,
 }
 
-/// One way between two sockets of the kernel, from where its bytes were found to be many.
-#[derive(Debug)]
+impl Step {
+    /// Less than what a system gives at most: a buffer that has that already would never grow again.
+    fn buffer_bytes(&self) -> usize {
+        self.buffer_bytes.min(KernelStream::most_receive_buffer_bytes() / 3 * 2)
+    }
+}
+
+/// One way between two connections.
+#[derive(Debug, Default)]
 pub(in super::super) struct Ahead {
     moved_bytes: u64,
-    /// None: the kernel decides.
-    step: Option<u8>,
+    held: Held,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Held {
+    /// Few bytes have come.
+    #[default]
+    NotYet,
+    /// At this step.
+    At(u8),
+    /// The kernel decides.
+    NoMore,
 }
 
 impl Ahead {
-    /// Holds the source, where that can be.
-    pub(in super::super) fn hold(from: &KernelStream, to: &KernelStream) -> Self {
-        // Where it can't be set, it stays as it is.
-        let _ = to.set_most_unsent_bytes(UNSENT_BYTES);
-        Self { moved_bytes: 0, step: hold(from, 0) }
-    }
-
     /// How many bytes are moved at once, at most.
     pub(super) fn most_at_once(&self) -> usize {
-        self.step.map_or(CAPACITY_BYTES, |_| FEW_AT_ONCE_BYTES)
+        match self.held {
+            Held::NoMore => CAPACITY_BYTES,
+            Held::NotYet | Held::At(_) => FEW_AT_ONCE_BYTES,
+        }
     }
 
-    /// So many bytes were written.
-    pub(in super::super) fn moved(&mut self, count: usize, from: &KernelStream, to: &KernelStream) {
-        let Some(step) = self.step else { return };
-        self.moved_bytes += count as u64;
-        let enough = STEPS[usize::from(step)].taken_bytes;
+    /// So many bytes were written, or are about to be.
+    pub(in super::super) fn moved(&mut self, count: usize, from: &impl End, to: &impl End) {
+        self.moved_bytes = self.moved_bytes.saturating_add(count as u64);
+        let enough = match self.held {
+            Held::NotYet => MANY_BYTES,
+            Held::At(step) => STEPS[usize::from(step)].taken_bytes,
+            Held::NoMore => return,
+        };
         if self.moved_bytes < enough {
             return;
         }
-        // Nobody is slower for what can't be known.
-        let waiting = to.unacknowledged_bytes().unwrap_or(0);
-        if self.moved_bytes.saturating_sub(waiting) >= enough {
-            self.step = hold(from, step + 1);
+        self.held = match self.held {
+            Held::At(step) => {
+                // Nobody is slower for what can't be known.
+                let waiting = to.with_kernel(|to| to.unacknowledged_bytes().unwrap_or(0)).unwrap_or(0);
+                if self.moved_bytes.saturating_sub(waiting) < enough {
+                    return;
+                }
+                from.with_kernel(|from| go_on(from, step)).unwrap_or(Held::NoMore)
+            }
+            // Where it can't be set, it stays as it is.
+            _ => match to.with_kernel(|to| drop(to.set_most_unsent_bytes(UNSENT_BYTES))) {
+                Some(()) => from.with_kernel(begin).unwrap_or(Held::NoMore),
+                None => Held::NoMore,
+            },
+        };
+    }
+
+    /// It is over, and the source goes on otherwise.
+    pub(in super::super) fn end(&mut self, from: &impl End) {
+        if let Held::At(_) = std::mem::replace(&mut self.held, Held::NoMore) {
+            from.with_kernel(release);
         }
     }
 }
 
-/// Goes to this step, or leaves the buffer to the kernel.
-fn hold(from: &KernelStream, step: u8) -> Option<u8> {
-    if let Some(Step { buffer_bytes, .. }) = STEPS.get(usize::from(step))
-        // More than the kernel allows can't be held (`net.core.rmem_max`).
-        && from.hold_receive_buffer(*buffer_bytes).is_ok_and(|held| held == *buffer_bytes)
-    {
-        return Some(step);
+/// Holds the source, where that can be, and where it has not had more already.
+fn begin(from: &KernelStream) -> Held {
+    let has = from.growing_receive_buffer_bytes();
+    match has.and_then(|has| STEPS.iter().position(|step| step.buffer_bytes() > has)) {
+        Some(step) => hold(from, step),
+        None => Held::NoMore,
     }
-    let _ = from.release_receive_buffer(RELEASED_BYTES);
-    None
+}
+
+/// As much was taken as this step is for.
+fn go_on(from: &KernelStream, step: u8) -> Held {
+    let (has, next) = (STEPS[usize::from(step)].buffer_bytes(), usize::from(step) + 1);
+    match STEPS.get(next) {
+        Some(step) if step.buffer_bytes() > has => hold(from, next),
+        _ => {
+            release(from);
+            Held::NoMore
+        }
+    }
+}
+
+fn hold(from: &KernelStream, step: usize) -> Held {
+    match from.hold_receive_buffer(STEPS[step].buffer_bytes()) {
+        Ok(_) => Held::At(step as u8),
+        Err(_) => {
+            // If it was held before, it does not stay so.
+            release(from);
+            Held::NoMore
+        }
+    }
+}
+
+fn release(from: &KernelStream) {
+    let _ = from.release_receive_buffer(RELEASED_BYTES.min(KernelStream::most_receive_buffer_bytes()));
+}
+
+/// One of the two, by whatever holds it.
+pub(in super::super) trait End {
+    /// The socket of the kernel, if there is one.
+    fn with_kernel<T>(&self, look: impl FnOnce(&KernelStream) -> T) -> Option<T>;
+}
+
+impl End for KernelStream {
+    fn with_kernel<T>(&self, look: impl FnOnce(&KernelStream) -> T) -> Option<T> {
+        Some(look(self))
+    }
+}
+
+impl End for Stream {
+    fn with_kernel<T>(&self, look: impl FnOnce(&KernelStream) -> T) -> Option<T> {
+        match self {
+            Self::Kernel(stream) => Some(look(stream)),
+            _ => None,
+        }
+    }
+}
+
+impl End for Leg {
+    fn with_kernel<T>(&self, look: impl FnOnce(&KernelStream) -> T) -> Option<T> {
+        self.with(|stream| stream.with_kernel(look))
+    }
+}
+
+impl End for Secured {
+    fn with_kernel<T>(&self, look: impl FnOnce(&KernelStream) -> T) -> Option<T> {
+        self.with(|stream| stream.with_kernel(look))
+    }
+}
+
+impl End for Watched {
+    fn with_kernel<T>(&self, look: impl FnOnce(&KernelStream) -> T) -> Option<T> {
+        self.lock().as_ref()?.with_kernel(look)
+    }
 }

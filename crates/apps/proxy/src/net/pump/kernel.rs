@@ -44,8 +44,8 @@ struct Many {
 }
 
 impl Many {
-    fn begin(from: &KernelStream, to: &KernelStream) -> Self {
-        Self { may_splice: gives_pages(from), ahead: Ahead::hold(from, to) }
+    fn begin(from: &KernelStream) -> Self {
+        Self { may_splice: gives_pages(from), ahead: Ahead::default() }
     }
 }
 
@@ -74,7 +74,7 @@ pub(super) async fn carry(from: &KernelStream, to: &KernelStream, going: &mut Go
                     many.ahead.moved(count, from, to);
                 }
                 if is_filled {
-                    let many = many.get_or_insert_with(|| Many::begin(from, to));
+                    let many = many.get_or_insert_with(|| Many::begin(from));
                     if many.may_splice && splice(from, to, going, &mut many.ahead).await? {
                         return Ok(());
                     }

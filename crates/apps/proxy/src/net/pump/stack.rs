@@ -8,12 +8,13 @@ use polypath_stack::engine::Stream;
 use polypath_stack::stack::StackStream;
 
 use super::super::leg::Leg;
-use super::{Broken, Carried, Going, broken, kernel};
+use super::{Ahead, Broken, Carried, Going, broken, kernel};
 
 /// What a limit is asked for at once.
 const AT_ONCE_BYTES: usize = 64 << 10;
 
 pub(super) async fn carry(from: &Stream, to: &Leg, going: &mut Going<'_>) -> Carried {
+    let mut ahead = Ahead::default();
     loop {
         let (count, granted) = match from {
             Stream::Stack(from) => {
@@ -45,6 +46,7 @@ pub(super) async fn carry(from: &Stream, to: &Leg, going: &mut Going<'_>) -> Car
                 let bytes = kernel::read(from, granted).await.map_err(Broken::From)?;
                 let count = bytes.len();
                 going.write(to, bytes).await?;
+                ahead.moved(count, from, to);
                 (count, granted)
             }
         };

@@ -11,10 +11,11 @@ use tokio::task::coop::consume_budget;
 
 use super::super::leg::Leg;
 use super::super::secured::Secured;
-use super::{Broken, Carried, Going, broken, kernel};
+use super::{Ahead, Broken, Carried, Going, broken, kernel};
 
 /// Until the end, of which the peer has to tell: without that it has broken, and bytes may be missing (RFC 8446 §6.1).
 pub(super) async fn carry(from: &Secured, to: &Leg, going: &mut Going<'_>) -> Carried {
+    let mut ahead = Ahead::default();
     loop {
         let mut bytes = read(from).await.map_err(Broken::From)?;
         if bytes.is_empty() {
@@ -26,6 +27,7 @@ pub(super) async fn carry(from: &Secured, to: &Leg, going: &mut Going<'_>) -> Ca
             let count = passing.len();
             going.write(to, passing).await?;
             going.moved(count, granted);
+            ahead.moved(count, from, to);
         }
         // Others have a turn.
         consume_budget().await;

@@ -27,7 +27,7 @@ struct Authority {
 }
 
 /// A certificate and its key.
-struct Shown(CertificateDer<'static>, PrivateKeyDer<'static>);
+pub(super) struct Shown(CertificateDer<'static>, PrivateKeyDer<'static>);
 
 impl Authority {
     fn new(name: &str) -> Self {
@@ -85,7 +85,7 @@ fn showing(Shown(certificate, key): Shown, kind: EntranceKind, is_mutual: bool) 
 }
 
 /// The handshake of a client that shows this.
-async fn secured<S>(stream: S, shown: Option<Shown>) -> std::io::Result<TlsStream<S>>
+pub(super) async fn secured<S>(stream: S, shown: Option<Shown>) -> std::io::Result<TlsStream<S>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
