@@ -1,6 +1,7 @@
 //! What a client and a proxy say to each other before bytes pass through.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
@@ -33,6 +34,9 @@ pub enum Refusal {
     /// They are not of the protocol. Says what was found, and what was expected.
     #[error("{0}")]
     Malformed(&'static str),
+    /// They are a request that can't be read, for this reason.
+    #[error("no request that can be read: {0}")]
+    Unreadable(Arc<str>),
     /// It did not show who it is, or not rightly.
     #[error("no user name and password that are known here")]
     Unauthorized,

@@ -37,15 +37,12 @@ use crate::http as message;
 use crate::negotiation::Refusal;
 use crate::target::Target;
 
-/// What the fields of a request may have.
+/// Fields that a request may have.
+const MOST_FIELDS: usize = 100;
+/// What its URL and fields may have.
 const FIELDS_BYTES: usize = 32 << 10;
 /// What is read of a message before it is passed on.
 const READ_BYTES: usize = 64 << 10;
-/// What hyper answers by itself, so that there is no request to tell of.
-const NO_REQUEST: Refusal =
-    Refusal::Malformed("no request of HTTP: expected one such as CONNECT HOST:PORT HTTP/1.1");
-const TOO_LARGE: Refusal =
-    Refusal::Malformed("a request whose URL or fields are too long: expected 32768 bytes of them at most");
 
 type Answer = Response<Either<Full<Bytes>, Passing>>;
 
@@ -124,6 +121,7 @@ pub(super) async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(proxy.settings().timeouts.asking)
         .half_close(true)
+        .max_headers(MOST_FIELDS)
         .max_header_size(FIELDS_BYTES)
         .max_buf_size(READ_BYTES);
     let mut stop = proxy.stop();
@@ -146,9 +144,8 @@ pub(super) async fn serve(
     let served = client.session.flow().unless_idle(proxy.settings().timeouts.idle, serving).await;
     // What else goes wrong on a connection is the client's business: of each request is told, and whether its answer is whole.
     if let Some(Some(Err(error))) = served
-        && error.is_parse()
+        && let Some(why) = unreadable(&error)
     {
-        let why = if error.is_parse_too_large() { TOO_LARGE } else { NO_REQUEST };
         proxy.tell_of_nobody(entrance, visitor.address, &Ending::Refused(why));
     }
     let joined = client.joined.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -371,6 +368,22 @@ impl Client {
         log.took_the_rest();
         log.ended(ending);
     }
+}
+
+/// Why hyper has read no request, so that there is none to tell of. Its words for that are constants, with nothing of the client's.
+fn unreadable(error: &hyper::Error) -> Option<Refusal> {
+    let why = if error.is_parse_version_h2() {
+        "it is of HTTP/2, expected HTTP/1.1".into()
+    } else if error.is_parse_too_large() {
+        format!(
+            "too many fields, or too long: expected {MOST_FIELDS}, and {FIELDS_BYTES} bytes of URL and fields, at most"
+        )
+    } else if error.is_parse() {
+        error.to_string()
+    } else {
+        return None;
+    };
+    Some(Refusal::Unreadable(why.into()))
 }
 
 fn failure_of(error: &hyper::Error) -> ConnectFailure {
