@@ -196,9 +196,12 @@ async fn a_slow_client_has_all_of_its_answer_before_it_hears_that_its_server_has
         let answered = pattern(250_000);
         stream.write_all(&answered).await.unwrap();
         stream.shutdown().await.unwrap();
-        while fixture.proxy.counts().carried.to_client_bytes < 250_000 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let taking = async {
+            while fixture.proxy.counts().carried.to_client_bytes < 250_000 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), taking).await.expect("all of it taken");
         stream.set_zero_linger().unwrap();
         drop(stream);
         client.write_all(&[7; 10_000]).await.unwrap();
