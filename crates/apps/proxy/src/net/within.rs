@@ -24,10 +24,13 @@ use super::session::{Ending, SessionEnd};
 use super::sessions::{Ends, Session, Sessions};
 use super::settings::{CurrentSettings, Entrance, Settings};
 use crate::access::{Client, Clients};
-use crate::failure::ConnectFailure;
+use crate::failure::{ConnectFailure, Distrust, UpstreamFailure};
 use crate::proxy_protocol::ProxyHeader;
 use crate::target::Target;
 use crate::throttle::{Direction, FlowKey, Throttle};
+
+/// The log says, too, which name would have been the right one.
+const OTHER_NAME: ConnectFailure = ConnectFailure::Upstream(UpstreamFailure::Distrusted(Distrust::OtherName));
 
 /// The state of a proxy.
 pub(super) struct Inner {
@@ -163,8 +166,12 @@ impl Inner {
         ending: &Ending,
     ) {
         self.ended.count(protocol, ending);
-        let more = self.settings().via.as_ref().and_then(|via| via.more_of(ending));
-        let ending = more.as_ref().unwrap_or(ending);
+        let misnamed = match ending {
+            Ending::NotReached(OTHER_NAME) => self.settings().via.clone(),
+            _ => None,
+        };
+        let misnamed = misnamed.map(|via| Ending::Misnamed(via.called().into()));
+        let ending = misnamed.as_ref().unwrap_or(ending);
         (self.log)(&SessionEnd {
             protocol,
             client,

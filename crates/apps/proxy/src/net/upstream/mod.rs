@@ -20,7 +20,6 @@ use self::dialer::Dialer;
 pub use self::tls::UpstreamTls;
 use self::user::User;
 use super::connect::{Connector, ServerSide};
-use super::session::Ending;
 use crate::failure::{ConnectFailure, Distrust, UpstreamFailure};
 use crate::target::{Host, Target, TargetError};
 
@@ -137,16 +136,11 @@ impl Upstream {
         matches!(self.speaks, Protocol::Convert(_))
     }
 
-    /// Of an end for which its certificate is the cause, what there is to say in the log: which name was expected.
-    pub(super) fn more_of(&self, ending: &Ending) -> Option<Ending> {
-        let misnamed = ConnectFailure::Upstream(UpstreamFailure::Distrusted(Distrust::OtherName));
-        match (ending, &self.at.host) {
-            (Ending::NotReached(failure), _) if *failure != misnamed => None,
-            (Ending::NotReached(_), Host::Address(address)) => {
-                Some(Ending::Misnamed(address.to_string().into()))
-            }
-            (Ending::NotReached(_), Host::Name(name)) => Some(Ending::Misnamed(name.to_string().into())),
-            _ => None,
+    /// The name or address for which its certificate has to be.
+    pub(super) fn called(&self) -> String {
+        match &self.at.host {
+            Host::Address(address) => address.to_string(),
+            Host::Name(name) => name.to_string(),
         }
     }
 
