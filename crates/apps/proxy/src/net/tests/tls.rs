@@ -66,6 +66,13 @@ impl Authority {
     }
 }
 
+impl Shown {
+    fn with_key(self) -> CertifiedKey {
+        let Self(certificate, key) = self;
+        CertifiedKey::from_der(vec![certificate], key, &ring::default_provider()).unwrap()
+    }
+}
+
 /// The one that is known here.
 fn authority() -> &'static Authority {
     static KNOWN: OnceLock<Authority> = OnceLock::new();
@@ -77,11 +84,10 @@ pub(super) fn entrance(kind: EntranceKind, is_mutual: bool) -> Entrance {
     showing(authority().vouch("proxy", 2090), kind, is_mutual)
 }
 
-fn showing(Shown(certificate, key): Shown, kind: EntranceKind, is_mutual: bool) -> Entrance {
-    let shown = CertifiedKey::from_der(vec![certificate], key, &ring::default_provider()).unwrap();
+fn showing(shown: Shown, kind: EntranceKind, is_mutual: bool) -> Entrance {
     let clients = is_mutual.then(|| authority().alone());
     let protocol = matches!(kind, EntranceKind::Http).then_some(&b"http/1.1"[..]);
-    Entrance { tls: Some(EntranceTls::new(shown, clients, protocol).unwrap()), ..kind.into() }
+    Entrance { tls: Some(EntranceTls::new(shown.with_key(), clients, protocol).unwrap()), ..kind.into() }
 }
 
 /// The handshake of a client that shows this.
@@ -100,6 +106,31 @@ where
     };
     let name = ServerName::from(std::net::IpAddr::from([127, 0, 0, 1]));
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
+}
+
+/// What is heard while all of this is said and then the end.
+async fn exchange(stream: impl AsyncRead + AsyncWrite, said: &[u8]) -> Vec<u8> {
+    let (mut reading, mut writing) = tokio::io::split(stream);
+    let saying = async {
+        writing.write_all(said).await.unwrap();
+        writing.shutdown().await.unwrap();
+    };
+    let mut heard = Vec::new();
+    let ((), read) = tokio::join!(saying, reading.read_to_end(&mut heard));
+    // An end of TLS that is not said would be an error.
+    read.unwrap();
+    heard
+}
+
+/// Between a client of the proxy and its server.
+async fn exchange_with(
+    client: impl AsyncRead + AsyncWrite,
+    server: &TcpListener,
+    [sent, answered]: [&[u8]; 2],
+) {
+    let serving = async { exchange(server.accept().await.unwrap().0, answered).await };
+    let (answer, request) = tokio::join!(exchange(client, sent), serving);
+    assert!(request == sent && answer == answered, "{} {}", request.len(), answer.len());
 }
 
 impl Fixture {
@@ -128,29 +159,7 @@ async fn every_byte_arrives_by_tls_and_each_half_ends_by_itself() {
         let target = if proxies == 1 { server.local_addr().unwrap() } else { behind.at };
         let kind = EntranceKind::Forward(Target::from(target));
         let fixture = Fixture::with(entrance(kind, false), Settings::default()).await;
-        let client = async {
-            let (mut reading, mut writing) = tokio::io::split(fixture.connect_by_tls().await);
-            let sending = async {
-                writing.write_all(&sent).await.unwrap();
-                writing.shutdown().await.unwrap();
-            };
-            let mut answer = Vec::new();
-            // It is no error: the end was said.
-            let (_, read) = tokio::join!(sending, reading.read_to_end(&mut answer));
-            read.unwrap();
-            answer
-        };
-        let serving = async {
-            let (mut stream, _) = server.accept().await.unwrap();
-            let (mut reading, mut writing) = stream.split();
-            let mut request = Vec::new();
-            let (read, written) =
-                tokio::join!(reading.read_to_end(&mut request), writing.write_all(&answered));
-            read.and(written.map(|()| 0)).unwrap();
-            request
-        };
-        let (answer, request) = tokio::join!(client, serving);
-        assert!(request == sent && answer == answered, "{} {}", request.len(), answer.len());
+        exchange_with(fixture.connect_by_tls().await, &server, [&sent, &answered]).await;
         assert_eq!(fixture.told().await, ["forward ended"]);
         let carried = Carried { to_server_bytes: 5_000_001, to_client_bytes: 7_000_003 };
         assert_eq!(fixture.proxy.counts().carried, carried);
@@ -344,26 +353,7 @@ async fn limits_hold_back_who_comes_by_tls() {
     limit.rate = Some(polypath_units::BitRate::from_mbps(20));
     fixture.proxy.set_limit(limit).unwrap();
     let (sent, answered) = (pattern(400_000), pattern(300_000));
-    let client = async {
-        let (mut reading, mut writing) = tokio::io::split(fixture.connect_by_tls().await);
-        let sending = async {
-            writing.write_all(&sent).await.unwrap();
-            writing.shutdown().await.unwrap();
-        };
-        let mut answer = Vec::new();
-        let (_, read) = tokio::join!(sending, reading.read_to_end(&mut answer));
-        read.unwrap();
-        answer
-    };
-    let serving = async {
-        let (mut stream, _) = server.accept().await.unwrap();
-        let (mut reading, mut writing) = stream.split();
-        let mut request = Vec::new();
-        let (read, written) = tokio::join!(reading.read_to_end(&mut request), writing.write_all(&answered));
-        read.and(written.map(|()| 0)).unwrap();
-        request
-    };
-    let held_back = limits::held_back(&fixture.proxy);
-    let (answer, request, ()) = tokio::join!(client, serving, held_back);
-    assert!(request == sent && answer == answered, "{} {}", request.len(), answer.len());
+    let client = fixture.connect_by_tls().await;
+    let exchanging = exchange_with(client, &server, [&sent, &answered]);
+    tokio::join!(exchanging, limits::held_back(&fixture.proxy));
 }

@@ -5,11 +5,8 @@ use crate::net::{Upstream, UpstreamTls};
 
 /// By way of a proxy that is trusted so, which is shown that.
 fn via(scheme: &str, at: SocketAddr, trusted: &Authority, shown: Option<Shown>) -> Settings {
-    let shown = shown.map(|Shown(certificate, key)| {
-        CertifiedKey::from_der(vec![certificate], key, &ring::default_provider()).unwrap()
-    });
     let upstream: Upstream = format!("{scheme}://{at}").parse().unwrap();
-    let upstream = upstream.with_tls(UpstreamTls::new(trusted.alone(), shown).unwrap());
+    let upstream = upstream.with_tls(UpstreamTls::new(trusted.alone(), shown.map(Shown::with_key)).unwrap());
     Settings { via: Some(Arc::new(upstream)), ..Settings::default() }
 }
 
@@ -22,32 +19,7 @@ async fn a_proxy_on_the_way_takes_who_shows_a_certificate() {
         let (sent, answered) = (pattern(1_000_001), pattern(2_000_003));
         let settings = via(scheme, operators.at, authority(), Some(authority().vouch("ann", 2090)));
         let laptop = Fixture::with(EntranceKind::Forward(at.into()).into(), settings).await;
-        let client = async {
-            let mut stream = laptop.connect().await;
-            let (mut reading, mut writing) = stream.split();
-            let sending = async {
-                writing.write_all(&sent).await.unwrap();
-                writing.shutdown().await.unwrap();
-            };
-            let mut answer = Vec::new();
-            let (_, read) = tokio::join!(sending, reading.read_to_end(&mut answer));
-            read.unwrap();
-            answer
-        };
-        let serving = async {
-            let (mut stream, _) = server.accept().await.unwrap();
-            let (mut reading, mut writing) = stream.split();
-            let mut request = Vec::new();
-            let answering = async {
-                writing.write_all(&answered).await.unwrap();
-                writing.shutdown().await.unwrap();
-            };
-            let (read, ()) = tokio::join!(reading.read_to_end(&mut request), answering);
-            read.unwrap();
-            request
-        };
-        let (answer, request) = tokio::join!(client, serving);
-        assert!(request == sent && answer == answered, "{scheme}: {} {}", request.len(), answer.len());
+        exchange_with(laptop.connect().await, &server, [&sent, &answered]).await;
         assert_eq!(laptop.told().await, ["forward ended"]);
         assert_eq!(operators.told().await, ["ann ended"]);
     }
