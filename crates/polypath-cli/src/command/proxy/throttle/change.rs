@@ -65,52 +65,35 @@ impl Part {
         }
     }
 
-    fn is_list(self) -> bool {
-        matches!(self, Self::Client | Self::User | Self::Host | Self::Port | Self::Path | Self::Peer)
+    fn all() -> impl Iterator<Item = Self> {
+        Self::value_variants().iter().copied()
     }
 }
 
 impl ThrottleText {
-    /// What it says of a part, if anything: `clients 10.0.0.0/24 and 10.0.1.0/24`.
-    fn said(&self, part: Part) -> Option<String> {
-        let list = |list: &[String]| (!list.is_empty()).then(|| list.join(" and "));
-        let value = match part {
-            Part::PerClient => return self.per_client.then(|| part.word().into()),
-            Part::Rate => self.rate.clone(),
-            Part::Burst => self.burst.clone(),
-            Part::Client => list(&self.clients),
-            Part::User => list(&self.users),
-            Part::Host => list(&self.hosts),
-            Part::Port => list(&self.ports),
-            Part::Path => list(&self.paths),
-            Part::Peer => list(&self.peers),
-            Part::Direction => self.direction.map(|direction| direction.word().into()),
-            Part::Hours => self.hours.clone(),
-            Part::Budget => self.budget.clone(),
-            Part::Period => self.period.clone(),
-            Part::Then => self.then.clone(),
-        };
-        value.map(|value| format!("{} {value}", part.word()))
+    /// What it says, by the words of its parts.
+    fn parts(&self) -> Map<String, Value> {
+        match to_value(self) {
+            Ok(Value::Object(parts)) => parts,
+            // Text can always be written.
+            _ => Map::new(),
+        }
     }
 
-    /// A part is as it is there.
-    fn take(&mut self, part: Part, from: &Self) {
-        match part {
-            Part::Rate => self.rate.clone_from(&from.rate),
-            Part::Burst => self.burst.clone_from(&from.burst),
-            Part::PerClient => self.per_client = from.per_client,
-            Part::Client => self.clients.clone_from(&from.clients),
-            Part::User => self.users.clone_from(&from.users),
-            Part::Host => self.hosts.clone_from(&from.hosts),
-            Part::Port => self.ports.clone_from(&from.ports),
-            Part::Path => self.paths.clone_from(&from.paths),
-            Part::Peer => self.peers.clone_from(&from.peers),
-            Part::Direction => self.direction = from.direction,
-            Part::Hours => self.hours.clone_from(&from.hours),
-            Part::Budget => self.budget.clone_from(&from.budget),
-            Part::Period => self.period.clone_from(&from.period),
-            Part::Then => self.then.clone_from(&from.then),
-        }
+    /// What it says of a part, if anything: `clients 10.0.0.0/24 and 10.0.1.0/24`.
+    fn said(&self, part: Part) -> Option<String> {
+        let word = part.word();
+        let value = match self.parts().get(word)? {
+            Value::String(text) => text.clone(),
+            Value::Array(list) => list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" and "),
+            // It is so; what is not so is left out.
+            _ => return Some(word.into()),
+        };
+        Some(format!("{word} {value}"))
+    }
+
+    fn has_list(&self, part: Part) -> bool {
+        self.parts().get(part.word()).is_some_and(Value::is_array)
     }
 }
 
@@ -161,11 +144,10 @@ impl Change {
                 "limit {name} stays as it is: expected what is to change, such as --rate 5mbit or --without budget"
             ));
         }
-        let mut after = before.clone();
-        self.named_parts().for_each(|part| after.take(part, &self.named));
-        let nothing = ThrottleText::default();
-        self.given_up().for_each(|part| after.take(part, &nothing));
-        Ok(after)
+        let mut after = before.parts();
+        after.extend(self.named.parts());
+        self.given_up().for_each(|part| _ = after.remove(part.word()));
+        from_value(Value::Object(after)).map_err(|error| error.to_string())
     }
 
     /// What it did, in one line: whether the limit is another one, and what of it stayed.
@@ -175,7 +157,9 @@ impl Change {
         (is_new, is_of_file): (bool, bool),
     ) -> String {
         let named = self.named_parts().filter_map(|part| after.said(part));
-        let given_up = self.without.iter().map(|part| format!("no {}", part.word()));
+        // Once each, however often that was said.
+        let given_up = Part::all().filter(|part| self.without.contains(part));
+        let given_up = given_up.map(|part| format!("no {}", part.word()));
         let everybody = after.is_for_everybody().then(|| "for everybody".to_string());
         let said: Vec<String> = named.chain(given_up).chain(everybody).collect();
         let mut told = format!("limit {} is {}", self.name(), if is_new { "new" } else { "changed" });
@@ -183,10 +167,10 @@ impl Change {
             told += " until the file is read again";
         }
         told += &format!(": {}", said.join(", "));
-        let has_stayed = |part: &&Part| self.named.said(**part).is_none() && after.said(**part).is_some();
-        let stay: Vec<Part> = Part::value_variants().iter().filter(has_stayed).copied().collect();
+        let has_stayed = |part: &Part| self.named.said(*part).is_none() && after.said(*part).is_some();
+        let stay: Vec<Part> = Part::all().filter(has_stayed).collect();
         if !stay.is_empty() {
-            let verb = if matches!(stay[..], [only] if !only.is_list()) { "stays" } else { "stay" };
+            let verb = if matches!(stay[..], [only] if !after.has_list(only)) { "stays" } else { "stay" };
             let stay: Vec<String> = stay.into_iter().filter_map(|part| after.said(part)).collect();
             told += &format!(" ({} {verb})", stay.join(", "));
         }
@@ -194,7 +178,7 @@ impl Change {
     }
 
     fn named_parts(&self) -> impl Iterator<Item = Part> {
-        Part::value_variants().iter().copied().filter(|part| self.named.said(*part).is_some())
+        Part::all().filter(|part| self.named.said(*part).is_some())
     }
 
     /// Period and rate of a budget go with it.
@@ -241,9 +225,9 @@ mod tests {
                 "limit guests is changed: per-client, clients 10.0.0.0/24 and 10.0.1.0/24, users ann, hours 22:00-06:00 (rate 20mbit, budget 8MB, then 1mbit stay)",
             ),
             (
-                "guests --without budget --without clients",
+                "guests --without budget --without clients --without budget --without client",
                 Some(GUESTS),
-                "limit guests is changed: no budget, no clients, for everybody (rate 20mbit stays)",
+                "limit guests is changed: no clients, no budget, for everybody (rate 20mbit stays)",
             ),
             (
                 "guests --then 2mbit --without rate",
@@ -295,12 +279,12 @@ mod tests {
                    --peer 10.0.0.2 --direction up --hours 22:00-06:00 --budget 1GB --period 1h --then 1kbit";
         let (_, full) = set(all, None).expect("a limit");
         let full = serde_json::to_string(&full).expect("JSON");
-        for part in Part::value_variants() {
+        for part in Part::all() {
             let name = part.to_possible_value().expect("a name");
             let (told, after) =
                 set(&format!("a --without {}", name.get_name()), Some(&full)).expect("a limit");
             assert!(told.starts_with(&format!("limit a is changed: no {} (", part.word())), "{told}");
-            assert_eq!(after.said(*part), None);
+            assert_eq!(after.said(part), None);
         }
     }
 
