@@ -375,7 +375,13 @@ fn what_is_used_of_a_budget_outlives_the_proxy() {
 }
 
 #[test]
-fn one_that_ends_says_whom_it_waits_for() {
+fn one_that_ends_says_for_how_many_it_waits() {
+    says_for_how_many_it_waits(&["down"]);
+    // Where several run, another one without the name would be refused.
+    says_for_how_many_it_waits(&["down", "--instance", "proxy"]);
+}
+
+fn says_for_how_many_it_waits(words: &[&str]) {
     let draining = |server| forward(server) + "[timeouts]\ndraining = \"1h\"\n";
     let (mut proxy, server) = Fixture::new("ending", draining);
     let mut client = TcpStream::connect(proxy.at).expect("a connection");
@@ -385,12 +391,13 @@ fn one_that_ends_says_whom_it_waits_for() {
     assert_eq!(proxy.status()["ending_within_seconds"], Value::Null);
 
     let mut first = command(&proxy.folder);
-    let mut first = first.arg("down").stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut first = first.args(words).stderr(Stdio::piped()).spawn().expect("it runs");
     let mut said = String::new();
     let mut heard = BufReader::new(first.stderr.take().expect("its words"));
     heard.read_line(&mut said).expect("a line");
-    let expected = "proxy waits for 1 connection to finish, for 3600 s at most; another `polypath proxy down` ends it at once";
-    assert!(said.contains(expected), "{said}");
+    let again = format!("another `polypath proxy {}` ends it at once", words.join(" "));
+    let expected = format!("proxy waits for 1 connection to finish, for 3600 s at most; {again}");
+    assert!(said.contains(&expected), "{said}");
     let status = proxy.status();
     let seconds = status["ending_within_seconds"].as_f64().expect("a number");
     assert!(seconds > 0.0 && seconds <= 3600.0, "{status}");
@@ -401,7 +408,7 @@ fn one_that_ends_says_whom_it_waits_for() {
     assert!(text.starts_with(&process) && !text.contains("forward at"), "{text}");
 
     // Nobody is left to be waited for.
-    let second = proxy.run(&["down"]);
+    let second = proxy.run(words);
     assert!(second.status.success() && second.stderr.is_empty(), "{second:?}");
     assert!(first.wait().expect("an end").success());
     assert!(proxy.child.wait().expect("an end").success());

@@ -61,14 +61,14 @@ pub(super) fn reload(name: Option<&str>) -> Result<(), Failure> {
     said.lines().try_for_each(|line| print_line(&harmless(line)))
 }
 
-pub(super) fn down(name: Option<&str>) -> Result<(), Failure> {
+pub(super) fn down(asked: Option<&str>) -> Result<(), Failure> {
     let running = PROXIES.names().map_err(Failure::run)?;
-    let name = PROXIES.meant(name, &running)?;
+    let name = PROXIES.meant(asked, &running)?;
     match PROXIES.ask(name, "down").map_err(Failure::run)? {
         Some(answer) => {
             // Those within have their time.
             let seconds = answer.trim().parse().unwrap_or(0);
-            if let Some(line) = waited_for(name).filter(|_| seconds > 0) {
+            if let Some(line) = waited_for(name, asked).filter(|_| seconds > 0) {
                 complain(&line);
             }
             PROXIES.wait_for_end(name, Duration::from_secs(seconds))
@@ -82,14 +82,15 @@ pub(super) fn down(name: Option<&str>) -> Result<(), Failure> {
     }
 }
 
-/// For whom one waits that was told to end, and how long. It may have ended since, which says nothing.
-fn waited_for(name: &str) -> Option<String> {
+/// For how many one waits that was told to end, by this name if it was asked for by one, and how long. It may have ended since, which says nothing.
+fn waited_for(name: &str, asked: Option<&str>) -> Option<String> {
     let answer = PROXIES.ask(name, "status").ok()??;
     let report: ProxyReport = serde_json::from_str(&answer).ok()?;
     let (within, seconds) = (report.connections.len() as u64, report.ending_within_seconds?.ceil());
     let within = (within > 0).then(|| count(within, "connection"))?;
+    let instance = asked.map_or(String::new(), |asked| format!(" --instance {asked}"));
     Some(format!(
-        "{name} waits for {within} to finish, for {seconds} s at most; another `polypath proxy down` ends it at once"
+        "{name} waits for {within} to finish, for {seconds} s at most; another `polypath proxy down{instance}` ends it at once"
     ))
 }
 
