@@ -1,7 +1,9 @@
 //! What one connection of a client has moved.
 
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep_until;
@@ -74,25 +76,29 @@ impl Flow {
 
     /// What comes of it, unless nothing moves for so long before. It is pinned already: a future that is handed on by value is twice in the one that
     /// has it.
-    pub(super) async fn unless_idle<T>(
+    #[expect(clippy::manual_async_fn, reason = "an async fn has room for its arguments twice")]
+    pub(super) fn unless_idle<T>(
         &self,
         limit: Option<Duration>,
         mut work: Pin<&mut impl Future<Output = T>>,
-    ) -> Option<T> {
-        let Some(limit) = limit else { return Some(work.await) };
-        let mut until = self.moved_last() + limit;
-        loop {
-            tokio::select! {
-                biased;
-                done = &mut work => return Some(done),
-                () = sleep_until(until.into()) => {
+    ) -> impl Future<Output = Option<T>> {
+        async move {
+            let Some(limit) = limit else { return Some(work.await) };
+            let mut waiting = pin!(sleep_until((self.moved_last() + limit).into()));
+            poll_fn(move |cx| {
+                if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                    return Poll::Ready(Some(done));
+                }
+                while waiting.as_mut().poll(cx).is_ready() {
                     let next = self.moved_last() + limit;
                     if next <= Instant::now() {
-                        return None;
+                        return Poll::Ready(None);
                     }
-                    until = next;
+                    waiting.as_mut().reset(next.into());
                 }
-            }
+                Poll::Pending
+            })
+            .await
         }
     }
 

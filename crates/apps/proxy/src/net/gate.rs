@@ -39,6 +39,12 @@ impl Gate {
         self.flow.is_limited()
     }
 
+    /// Whether it has to ask, before it moves what then counts, or does not.
+    pub(super) fn has_to_ask(&mut self) -> bool {
+        self.is_counted = self.is_limited();
+        self.is_counted
+    }
+
     /// How many bytes may be moved now, of as many as that.
     pub(super) fn poll_pass(&mut self, cx: &mut Context<'_>, wanted: usize) -> Poll<usize> {
         loop {
@@ -59,19 +65,14 @@ impl Gate {
     }
 
     /// How many bytes may be moved, of as many as that, once any may. A connection that a limit holds back does not rest.
-    pub(super) async fn pass(&mut self, wanted: usize, moved: &Flow) -> usize {
-        if !self.is_limited() {
-            self.is_counted = false;
-            return wanted;
-        }
-        poll_fn(|cx| {
+    pub(super) fn pass(&mut self, wanted: usize, moved: &Flow) -> impl Future<Output = usize> {
+        poll_fn(move |cx| {
             let polled = self.poll_pass(cx, wanted);
             if polled.is_pending() {
                 moved.is_held_back();
             }
             polled
         })
-        .await
     }
 
     /// How many bytes may be moved at once, of as many as that; none if it has to wait.
@@ -90,8 +91,7 @@ impl Gate {
     }
 
     fn ask(&mut self, wanted: usize, waker: &Waker) -> Grant {
-        self.is_counted = self.is_limited();
-        if !self.is_counted {
+        if !self.has_to_ask() {
             return Grant::Octets(wanted as u64);
         }
         let moment = Moment { now: now(), minute: self.surroundings.minute() };

@@ -363,8 +363,9 @@ impl Client {
         let Some(stream) = parts.io.into_inner().into_leg() else { return };
         let mut known = log.known(|known| known.clone());
         let joined = Joined { client: stream, server, early: parts.read_buf };
-        let ending = self.proxy.join(joined, &self.session, &mut known).await;
-        log.known(|told| told.is_multipath = known.is_multipath);
+        let passage = self.proxy.begin(joined, &self.session, &mut known);
+        let (ending, are_multipath) = self.proxy.pass(passage, &self.session).await;
+        log.known(|told| told.is_multipath = Some(are_multipath));
         log.took_the_rest();
         log.ended(ending);
     }

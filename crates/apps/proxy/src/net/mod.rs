@@ -29,6 +29,7 @@ mod session;
 mod sessions;
 mod settings;
 mod shaped;
+mod stopped;
 #[cfg(test)]
 mod tests;
 mod udp;

@@ -12,6 +12,7 @@ use super::counts::Counts;
 use super::flow::{Carried, Flow};
 use super::leg::Leg;
 use super::watched::Watched;
+use super::within::Known;
 use crate::access::Admission;
 use crate::target::Target;
 use crate::throttle::{Direction, FlowKey};
@@ -198,6 +199,17 @@ impl Session {
         told.user = user.map(Into::into);
         told.target = Some(target.clone());
         told.server = None;
+    }
+
+    /// What was told of it so far.
+    pub(super) fn known(&self) -> Known {
+        let told = self.told();
+        Known {
+            user: told.user.clone(),
+            target: told.target.clone(),
+            server: told.server,
+            is_multipath: None,
+        }
     }
 
     pub(super) fn reached(&self, server: SocketAddr) {

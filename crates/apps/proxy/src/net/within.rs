@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -19,10 +20,11 @@ use super::lasting::Lasting;
 use super::leg::Leg;
 use super::own_places::OwnPlaces;
 use super::owners::{OfStack, Owners, of_stack};
-use super::pump::{Early, Moved, broken, pump};
+use super::pump::{Early, Moved, both, broken, ways};
 use super::session::{Ending, SessionEnd};
 use super::sessions::{Ends, Session, Sessions};
 use super::settings::{CurrentSettings, Entrance, Settings};
+use super::stopped::Stopped;
 use crate::access::{Client, Clients};
 use crate::failure::{ConnectFailure, Distrust, UpstreamFailure};
 use crate::proxy_protocol::ProxyHeader;
@@ -49,7 +51,10 @@ pub(super) struct Inner {
     /// Places for those who are told that they can't come in.
     pub(super) told_at_once: Semaphore,
     pub(super) log: Box<dyn Fn(&SessionEnd<'_>) + Send + Sync>,
+    /// How far the end has come, but for what `stopped` says.
     pub(super) stop: watch::Sender<Stop>,
+    /// Those within are reset.
+    pub(super) stopped: Stopped,
 }
 
 /// How far the end has come.
@@ -58,8 +63,6 @@ pub(super) enum Stop {
     No,
     /// No client enters; those within finish.
     Draining,
-    /// Those within are reset.
-    Now,
 }
 
 impl fmt::Debug for Inner {
@@ -119,6 +122,13 @@ pub(super) struct Joined {
     pub(super) early: Bytes,
 }
 
+/// What bytes need to pass through. Boxed when it is handed on, so that no future has it twice.
+pub(super) struct Passage {
+    ends: Arc<Ends>,
+    early: Early,
+    gates: Gates,
+}
+
 impl Inner {
     pub(super) fn settings(&self) -> Arc<Settings> {
         self.settings.get()
@@ -129,16 +139,11 @@ impl Inner {
     }
 
     /// What comes of it, unless all have to leave first. It is pinned already: a future that is handed on by value is twice in the one that has it.
-    pub(super) async fn unless_stopped<T>(&self, work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-        let mut stop = self.stop();
-        let stopped = async {
-            // The guard of what it waited for must not be held on.
-            let _ = stop.wait_for(|stop| *stop == Stop::Now).await.map(|_| ());
-        };
-        tokio::select! {
-            done = work => Some(done),
-            () = stopped => None,
-        }
+    pub(super) fn unless_stopped<T>(
+        &self,
+        work: Pin<&mut impl Future<Output = T>>,
+    ) -> impl Future<Output = Option<T>> {
+        self.stopped.unless(work)
     }
 
     /// What comes of reaching a server, unless the client has gone first: what is opened for it would be held for nobody.
@@ -297,13 +302,8 @@ impl Inner {
         Gates { to_server: gate(Direction::Up), to_client: gate(Direction::Down) }
     }
 
-    /// Bytes pass through until both have ended. What is to be done first is done at once, so that the future has no room for it.
-    pub(super) fn join(
-        &self,
-        joined: Joined,
-        session: &Arc<Session>,
-        known: &mut Known,
-    ) -> impl Future<Output = Ending> {
+    /// What is to be done before bytes pass between the two.
+    pub(super) fn begin(&self, joined: Joined, session: &Arc<Session>, known: &mut Known) -> Box<Passage> {
         let Joined { client, server, early } = joined;
         known.server = Some(server.address);
         session.reached(server.address);
@@ -312,28 +312,42 @@ impl Inner {
         let early = Early { of_client: early, of_server: server.early };
         let ends = session.show(Ends::new(client, server.stream));
         self.lasting.begins(session);
-        let idle = self.settings().timeouts.idle;
-        async move {
-            let moved = {
-                let pumping = pin!(pump(&ends.client, &ends.server, early, session.flow(), gates, idle));
-                self.unless_stopped(pumping).await
-            };
-            known.is_multipath = Some((ends.client.is_multipath(), ends.server.is_multipath()));
-            let ends = session.take_back(ends);
-            let ending = match moved {
-                Some(Moved::Finished) => Ending::Finished,
-                Some(Moved::ClientBroke(error)) => Ending::ClientBroke(error.to_string().into()),
-                Some(Moved::ServerBroke(error)) => Ending::ServerBroke(error.to_string().into()),
-                Some(Moved::Idle) => Ending::Idle,
-                None => Ending::Stopped,
-            };
-            match ending {
-                Ending::Finished => ends.map(Ends::close),
-                _ => ends.map(Ends::abort),
-            };
-            ending
-        }
+        Box::new(Passage { ends, early, gates })
     }
+
+    /// Bytes pass through until both have ended. Returns also which of the two are of Multipath TCP.
+    pub(super) async fn pass(&self, passage: Box<Passage>, session: &Arc<Session>) -> (Ending, (bool, bool)) {
+        let Passage { ends, early, gates } = unboxed(passage);
+        let idle = self.settings().timeouts.idle;
+        let moved = {
+            let flow = session.flow();
+            let one_has_ended = AtomicBool::new(false);
+            let (up, down) = ways(&ends.client, &ends.server, early, flow, gates, &one_has_ended);
+            let (up, down) = (pin!(up), pin!(down));
+            let both = pin!(both(up, down, &ends.client));
+            let moving = pin!(flow.unless_idle(idle, both));
+            self.unless_stopped(moving).await
+        };
+        let are_multipath = (ends.client.is_multipath(), ends.server.is_multipath());
+        let ends = session.take_back(ends);
+        let ending = match moved {
+            Some(Some(Moved::Finished)) => Ending::Finished,
+            Some(Some(Moved::ClientBroke(error))) => Ending::ClientBroke(error.to_string().into()),
+            Some(Some(Moved::ServerBroke(error))) => Ending::ServerBroke(error.to_string().into()),
+            Some(None) => Ending::Idle,
+            None => Ending::Stopped,
+        };
+        match ending {
+            Ending::Finished => ends.map(Ends::close),
+            _ => ends.map(Ends::abort),
+        };
+        (ending, are_multipath)
+    }
+}
+
+/// The box is given back.
+pub(super) fn unboxed<T>(boxed: Box<T>) -> T {
+    *boxed
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Between two sockets of the kernel: few bytes are read and written, many go through a pipe.
 
 use std::cell::RefCell;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::io::{self, Read};
+use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use polypath_stack::engine::KernelStream;
 use socket2::{Protocol, SockRef};
 use tokio::io::Interest;
@@ -33,8 +34,8 @@ enum Passed {
     Nothing,
     /// The end.
     End,
-    /// So many were read, and this is yet to be written.
-    Some { count: usize, left: Bytes },
+    /// So many were read.
+    Some(usize),
 }
 
 /// What is known of a way on which bytes are many.
@@ -49,38 +50,54 @@ impl Many {
     }
 }
 
-/// Until the end of `from`.
-pub(super) async fn carry(from: &KernelStream, to: &KernelStream, going: &mut Going<'_>) -> Carried {
-    // Once bytes are many.
-    let mut many: Option<Many> = None;
-    loop {
-        from.as_tokio().readable().await.map_err(Broken::From)?;
-        let most = if many.as_ref().is_some_and(|many| !many.may_splice) { BUFFER_BYTES } else { FEW_BYTES };
-        let granted = going.pass(most, || broken_source(from), || broken(to)).await?;
-        match pass(from, to, going, granted)? {
-            Passed::Nothing => going.gate.give_back(granted),
-            Passed::End => {
-                going.gate.give_back(granted);
-                from.measure_before_end();
-                return Ok(());
-            }
-            Passed::Some { count, left } => {
-                let is_filled = count == most;
-                write_all(to, &left).await.map_err(Broken::To)?;
-                going.moved(count, granted);
-                from.measure_if_due();
-                to.measure_if_due();
-                if let Some(many) = &mut many {
-                    many.ahead.moved(count, from, to);
-                }
-                if is_filled {
-                    let many = many.get_or_insert_with(|| Many::begin(from));
-                    if many.may_splice && splice(from, to, going, &mut many.ahead).await? {
+/// Until the end of `from`. No async fn, which would have room for its arguments twice; and each connection has two of these.
+#[expect(clippy::manual_async_fn, reason = "for its size")]
+pub(super) fn carry(
+    from: &KernelStream,
+    to: &KernelStream,
+    going: &mut Going<'_>,
+) -> impl Future<Output = Carried> {
+    async move {
+        // Once bytes are many.
+        let mut many: Option<Many> = None;
+        loop {
+            // Others have a turn: this counts.
+            readable(from).await.map_err(Broken::From)?;
+            let most =
+                if many.as_ref().is_some_and(|many| !many.may_splice) { BUFFER_BYTES } else { FEW_BYTES };
+            let granted = going.pass(most, || broken_source(from), || broken(to)).await?;
+            let (count, is_filled) = {
+                let (passed, mut left) = pass(from, to, going, granted)?;
+                let count = match passed {
+                    Passed::Nothing => {
+                        going.gate.give_back(granted);
+                        continue;
+                    }
+                    Passed::End => {
+                        going.gate.give_back(granted);
+                        from.measure_before_end();
                         return Ok(());
                     }
+                    Passed::Some(count) => count,
+                };
+                let is_filled = count == most;
+                if !left.is_empty() {
+                    poll_fn(|cx| poll_write(to, &mut left, cx)).await.map_err(Broken::To)?;
                 }
-                // Others have a turn.
-                consume_budget().await;
+                (count, is_filled)
+            };
+            going.moved(count, granted);
+            from.measure_if_due();
+            to.measure_if_due();
+            if let Some(many) = &mut many {
+                many.ahead.moved(count, from, to);
+            }
+            if is_filled {
+                let many = many.get_or_insert_with(|| Many::begin(from));
+                // Boxed: only many bytes need it.
+                if many.may_splice && Box::pin(splice(from, to, going, &mut many.ahead)).await? {
+                    return Ok(());
+                }
             }
         }
     }
@@ -92,19 +109,21 @@ fn gives_pages(from: &KernelStream) -> bool {
     SockRef::from(from.as_tokio()).protocol().is_ok_and(|protocol| protocol == Some(Protocol::TCP))
 }
 
-/// Reads what is there, no more than so much, and writes what there is room for.
+/// Reads what is there, no more than so much, and writes what there is room for. What is left is yet to be written.
 fn pass(
     from: &KernelStream,
     to: &KernelStream,
     going: &mut Going<'_>,
     most: usize,
-) -> Result<Passed, Broken> {
+) -> Result<(Passed, Bytes), Broken> {
     BUFFER.with_borrow_mut(|buffer| {
         let most = most.min(buffer.len());
         let count = match try_read(from, &mut buffer[..most]) {
-            Ok(0) => return Ok(Passed::End),
+            Ok(0) => return Ok((Passed::End, Bytes::new())),
             Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Passed::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok((Passed::Nothing, Bytes::new()));
+            }
             Err(error) => return Err(Broken::From(error)),
         };
         if going.writes_again() {
@@ -115,7 +134,7 @@ fn pass(
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) => return Err(Broken::To(error)),
         };
-        Ok(Passed::Some { count, left: Bytes::copy_from_slice(&buffer[written..count]) })
+        Ok((Passed::Some(count), Bytes::copy_from_slice(&buffer[written..count])))
     })
 }
 
@@ -144,12 +163,12 @@ async fn splice(
     // Without descriptors for it, bytes are read and written.
     let Ok(mut pipe) = Pipe::take() else { return Ok(false) };
     loop {
-        let (source, sink) = (from.as_tokio(), to.as_tokio());
         // One that waits has no pipe.
         let Some(granted) = going.gate.pass_now(ahead.most_at_once()) else {
             pipe.give_back();
             return Ok(false);
         };
+        let source = from.as_tokio();
         let filled = match source.try_io(Interest::READABLE, || pipe.fill(source, granted)) {
             Ok(0) => {
                 going.gate.give_back(granted);
@@ -165,8 +184,7 @@ async fn splice(
             Err(error) => return Err(Broken::From(error)),
         };
         while !pipe.is_empty() {
-            let drained = sink.async_io(Interest::WRITABLE, || pipe.drain(sink)).await;
-            let drained = drained.map_err(Broken::To)?;
+            let drained = poll_fn(|cx| poll_drain(&mut pipe, to, cx)).await.map_err(Broken::To)?;
             going.flow.moved(going.way, drained);
             ahead.moved(drained, from, to);
         }
@@ -174,6 +192,18 @@ async fn splice(
         from.measure_if_due();
         to.measure_if_due();
         consume_budget().await;
+    }
+}
+
+/// Gives the other side what it has room for, once it has any.
+fn poll_drain(pipe: &mut Pipe, to: &KernelStream, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    let to = to.as_tokio();
+    loop {
+        ready!(to.poll_write_ready(cx))?;
+        match to.try_io(Interest::WRITABLE, || pipe.drain(to)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            drained => return Poll::Ready(drained),
+        }
     }
 }
 
@@ -203,39 +233,48 @@ pub(super) async fn broken_source(stream: &KernelStream) -> io::Error {
     }
 }
 
-/// Until there is something, or the end.
-pub(super) async fn readable(from: &KernelStream) -> io::Result<()> {
-    from.as_tokio().readable().await
+/// Until there is something, or the end. Who waits for one direction of a socket is one task, for which tokio has a place there: no list is locked, and
+/// no future has an entry of it.
+pub(super) fn readable(from: &KernelStream) -> impl Future<Output = io::Result<()>> {
+    poll_fn(|cx| from.as_tokio().poll_read_ready(cx))
 }
 
 /// The next bytes, no more than so many; none at the end.
-pub(super) async fn read(from: &KernelStream, most: usize) -> io::Result<Bytes> {
-    loop {
-        from.as_tokio().readable().await?;
-        let read = BUFFER.with_borrow_mut(|buffer| {
-            let most = most.min(buffer.len());
-            let count = try_read(from, &mut buffer[..most])?;
-            Ok(Bytes::copy_from_slice(&buffer[..count]))
-        });
-        match read {
-            Err(error) if io::Error::kind(&error) == io::ErrorKind::WouldBlock => {}
-            read => {
-                from.measure_if_due();
-                return read;
+pub(super) fn read(from: &KernelStream, most: usize) -> impl Future<Output = io::Result<Bytes>> {
+    poll_fn(move |cx| {
+        loop {
+            ready!(from.as_tokio().poll_read_ready(cx))?;
+            let read = BUFFER.with_borrow_mut(|buffer| {
+                let most = most.min(buffer.len());
+                let count = try_read(from, &mut buffer[..most])?;
+                Ok(Bytes::copy_from_slice(&buffer[..count]))
+            });
+            match read {
+                Err(error) if io::Error::kind(&error) == io::ErrorKind::WouldBlock => {}
+                read => {
+                    from.measure_if_due();
+                    return Poll::Ready(read);
+                }
             }
         }
-    }
+    })
 }
 
-pub(super) async fn write_all(to: &KernelStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        to.as_tokio().writable().await?;
-        match to.as_tokio().try_write(bytes) {
-            Ok(written) => bytes = &bytes[written..],
+/// All of them.
+pub(super) fn write_all(to: &KernelStream, mut bytes: Bytes) -> impl Future<Output = io::Result<()>> {
+    poll_fn(move |cx| poll_write(to, &mut bytes, cx))
+}
+
+/// Writes what there is room for, until nothing is left.
+fn poll_write(to: &KernelStream, left: &mut Bytes, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    while !left.is_empty() {
+        ready!(to.as_tokio().poll_write_ready(cx))?;
+        match to.as_tokio().try_write(left) {
+            Ok(written) => left.advance(written),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
+            Err(error) => return Poll::Ready(Err(error)),
         }
     }
     to.measure_if_due();
-    Ok(())
+    Poll::Ready(Ok(()))
 }

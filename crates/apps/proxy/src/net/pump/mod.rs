@@ -9,9 +9,11 @@ mod pipe;
 mod stack;
 mod tls;
 
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -38,21 +40,33 @@ pub(super) enum Moved {
     ClientBroke(io::Error),
     /// The server's connection broke.
     ServerBroke(io::Error),
-    /// Nothing moved for as long as that is allowed.
-    Idle,
 }
 
 /// One end of a way broke.
 #[derive(Debug)]
-enum Broken {
+pub(super) enum Broken {
     /// The one that is read from.
     From(io::Error),
     /// The one that is written to.
     To(io::Error),
 }
 
+impl Broken {
+    /// What that is, on this way.
+    fn of(self, way: Way) -> Moved {
+        match (way, self) {
+            (Way::ToServer, Self::From(error)) | (Way::ToClient, Self::To(error)) => {
+                Moved::ClientBroke(error)
+            }
+            (Way::ToServer, Self::To(error)) | (Way::ToClient, Self::From(error)) => {
+                Moved::ServerBroke(error)
+            }
+        }
+    }
+}
+
 /// What a way comes to.
-type Carried = Result<(), Broken>;
+pub(super) type Carried = Result<(), Broken>;
 
 /// What each side has said already.
 #[derive(Debug, Default)]
@@ -61,18 +75,22 @@ pub(super) struct Early {
     pub(super) of_server: Bytes,
 }
 
-/// Moves bytes until both sides have ended, beginning with those that came early. If it does not end in order, the caller has to reset both
-/// connections: nobody shall take it for the end.
-pub(super) async fn pump(
-    client: &Leg,
-    server: &Leg,
+/// The two ways between a client and a server, which [`both`] has to be given, pinned: each is in a future once only then. What was said early goes
+/// first.
+pub(super) fn ways<'a>(
+    client: &'a Leg,
+    server: &'a Leg,
     early: Early,
-    flow: &Flow,
+    flow: &'a Flow,
     gates: Gates,
-    idle: Option<Duration>,
-) -> Moved {
-    let both = pin!(both(client, server, early, flow, gates));
-    flow.unless_idle(idle, both).await.unwrap_or(Moved::Idle)
+    one_has_ended: &'a AtomicBool,
+) -> (impl Future<Output = Carried> + 'a, impl Future<Output = Carried> + 'a) {
+    let going = |way, gate| Going { flow, way, gate, one_has_ended, writes: Writes::No };
+    let (up, down) = (going(Way::ToServer, gates.to_server), going(Way::ToClient, gates.to_client));
+    // Boxed, as all that few need.
+    let boxed = |early: Bytes| (!early.is_empty()).then(|| Box::new(early));
+    let (of_client, of_server) = (boxed(early.of_client), boxed(early.of_server));
+    (carry_all(client, server, of_client, up), carry_all(server, client, of_server, down))
 }
 
 /// Whether what was written to only hears no more. Any other error of a connection is given once: who writes has it, and who reads comes to an end
@@ -81,42 +99,41 @@ fn hears_no_more(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected)
 }
 
-async fn both(client: &Leg, server: &Leg, early: Early, flow: &Flow, gates: Gates) -> Moved {
-    let Gates { to_server, to_client } = gates;
-    let Early { of_client, of_server } = early;
-    let one_has_ended = AtomicBool::new(false);
-    let going = |way, gate| Going { flow, way, gate, one_has_ended: &one_has_ended, writes: Writes::No };
-    let mut up = pin!(carry_all(client, server, of_client, going(Way::ToServer, to_server)));
-    let mut down = pin!(carry_all(server, client, of_server, going(Way::ToClient, to_client)));
-    let up_ended = tokio::select! {
-        biased;
-        ended = &mut up => ended,
-        ended = &mut down => {
-            return match ended {
-                Ok(()) => match up.await {
-                    Ok(()) => Moved::Finished,
-                    Err(Broken::From(error)) => Moved::ClientBroke(error),
-                    // It has said all that it has to say, and hears no more.
-                    Err(Broken::To(error)) => linger(client, error).await,
-                },
-                Err(Broken::From(error)) => Moved::ServerBroke(error),
-                Err(Broken::To(error)) => Moved::ClientBroke(error),
-            };
-        }
-    };
-    match up_ended {
-        Ok(()) => match down.await {
-            Ok(()) => Moved::Finished,
-            Err(Broken::From(error)) => Moved::ServerBroke(error),
-            Err(Broken::To(error)) => Moved::ClientBroke(error),
-        },
-        Err(Broken::From(error)) => Moved::ClientBroke(error),
-        // A server may answer, end and hear no more; what it has said is still for the client.
-        Err(Broken::To(error)) if hears_no_more(&error) => match down.await {
-            Ok(()) => linger(client, error).await,
-            Err(_) => Moved::ServerBroke(error),
-        },
-        Err(Broken::To(error)) => Moved::ServerBroke(error),
+/// Moves bytes until both sides have ended. If it does not end in order, the caller has to reset both connections: nobody shall take it for the end.
+#[expect(clippy::manual_async_fn, reason = "an async fn has room for its arguments twice")]
+pub(super) fn both(
+    mut up: Pin<&mut impl Future<Output = Carried>>,
+    mut down: Pin<&mut impl Future<Output = Carried>>,
+    client: &Leg,
+) -> impl Future<Output = Moved> {
+    async move {
+        let (first, ended) = poll_fn(|cx| {
+            if let Poll::Ready(ended) = up.as_mut().poll(cx) {
+                return Poll::Ready((Way::ToServer, ended));
+            }
+            down.as_mut().poll(cx).map(|ended| (Way::ToClient, ended))
+        })
+        .await;
+        let error = match ended {
+            Ok(()) => None,
+            // A server may answer, end and hear no more; what it has said is still for the client.
+            Err(Broken::To(error)) if first == Way::ToServer && hears_no_more(&error) => Some(error),
+            Err(broken) => return broken.of(first),
+        };
+        let (other, ended) = match first {
+            Way::ToServer => (Way::ToClient, down.await),
+            Way::ToClient => (Way::ToServer, up.await),
+        };
+        let error = match (ended, error) {
+            (Ok(()), None) => return Moved::Finished,
+            (Ok(()), Some(error)) => error,
+            (Err(_), Some(error)) => return Moved::ServerBroke(error),
+            // It has said all that it has to say, and hears no more.
+            (Err(Broken::To(error)), None) if other == Way::ToServer => error,
+            (Err(broken), None) => return broken.of(other),
+        };
+        // Boxed: few need it.
+        Box::pin(linger(client, error)).await
     }
 }
 
@@ -172,25 +189,30 @@ enum Writes {
 
 impl Going<'_> {
     /// How many bytes may be moved, of as many as that, once any may; unless where they come from breaks before, or where they go.
-    async fn pass<F: Future<Output = io::Error>, T: Future<Output = io::Error>>(
+    fn pass<F: Future<Output = io::Error>, T: Future<Output = io::Error>>(
         &mut self,
         wanted: usize,
         from: impl FnOnce() -> F,
         to: impl FnOnce() -> T,
-    ) -> Result<usize, Broken> {
-        if !self.gate.is_limited() {
-            return Ok(self.gate.pass(wanted, self.flow).await);
-        }
-        // Who waits neither reads nor writes, and would not notice that there is nobody any more. Boxed: connections without limits have no room for it.
-        let passing = async {
-            tokio::select! {
-                biased;
-                granted = self.gate.pass(wanted, self.flow) => Ok(granted),
-                error = from() => Err(Broken::From(error)),
-                error = to() => Err(Broken::To(error)),
+    ) -> impl Future<Output = Result<usize, Broken>> {
+        // Boxed: connections without limits have no room for it.
+        let passing = self.gate.has_to_ask().then(|| {
+            Box::pin(async move {
+                // Who waits neither reads nor writes, and would not notice that there is nobody any more.
+                tokio::select! {
+                    biased;
+                    granted = self.gate.pass(wanted, self.flow) => Ok(granted),
+                    error = from() => Err(Broken::From(error)),
+                    error = to() => Err(Broken::To(error)),
+                }
+            })
+        });
+        async move {
+            match passing {
+                Some(passing) => passing.await,
+                None => Ok(wanted),
             }
-        };
-        Box::pin(passing).await
+        }
     }
 
     /// Something is written; true for the second time, before which the connection has to be told that it shall wait for no acknowledgment of the
@@ -222,25 +244,41 @@ impl Going<'_> {
     }
 }
 
-async fn carry_all(from: &Leg, to: &Leg, mut early: Bytes, mut going: Going<'_>) -> Carried {
+/// No async fn, which would have room for its arguments twice.
+#[expect(clippy::manual_async_fn, reason = "for its size")]
+fn carry_all(
+    from: &Leg,
+    to: &Leg,
+    early: Option<Box<Bytes>>,
+    mut going: Going<'_>,
+) -> impl Future<Output = Carried> {
+    async move {
+        if let Some(early) = early {
+            Box::pin(write_early(from, to, *early, &mut going)).await?;
+        }
+        match (from, to) {
+            (Leg::Plain(Stream::Kernel(from)), Leg::Plain(Stream::Kernel(to))) => {
+                kernel::carry(from, to, &mut going).await?;
+            }
+            // Each of their futures would be in those of the kernel's connections, too.
+            (Leg::Plain(from), _) => Box::pin(stack::carry(from, to, &mut going)).await?,
+            (Leg::Tls(secured), _) => Box::pin(tls::carry(secured, to, &mut going)).await?,
+        }
+        if going.one_has_ended.swap(true, Ordering::Relaxed) && matches!(to, Leg::Plain(Stream::Kernel(_))) {
+            // Both have ended, and all of it was read: closing, which comes now, says so, too.
+            return Ok(());
+        }
+        to.finish_writing().await.map_err(Broken::To)
+    }
+}
+
+async fn write_early(from: &Leg, to: &Leg, mut early: Bytes, going: &mut Going<'_>) -> Carried {
     while !early.is_empty() {
         let count = going.pass(early.len(), || broken_source(from), || broken(to)).await?.min(early.len());
         going.write(to, early.split_to(count)).await?;
         going.moved(count, count);
     }
-    match (from, to) {
-        (Leg::Plain(Stream::Kernel(from)), Leg::Plain(Stream::Kernel(to))) => {
-            kernel::carry(from, to, &mut going).await?;
-        }
-        (Leg::Plain(from), _) => stack::carry(from, to, &mut going).await?,
-        // Each of its futures would be in those of plain connections, too.
-        (Leg::Tls(secured), _) => Box::pin(tls::carry(secured, to, &mut going)).await?,
-    }
-    if going.one_has_ended.swap(true, Ordering::Relaxed) && matches!(to, Leg::Plain(Stream::Kernel(_))) {
-        // Both have ended, and all of it was read: closing, which comes now, says so, too.
-        return Ok(());
-    }
-    to.finish_writing().await.map_err(Broken::To)
+    Ok(())
 }
 
 /// Waits until the connection is broken, and says how.
@@ -275,7 +313,7 @@ async fn read(from: &Leg) -> io::Result<Bytes> {
 /// All of them.
 async fn write(to: &Leg, bytes: Bytes) -> io::Result<()> {
     match to {
-        Leg::Plain(Stream::Kernel(to)) => kernel::write_all(to, &bytes).await,
+        Leg::Plain(Stream::Kernel(to)) => kernel::write_all(to, bytes).await,
         Leg::Plain(Stream::Stack(to)) => stack::write_all(to, bytes).await,
         Leg::Tls(to) => Box::pin(to.write_all(&bytes)).await,
         _ => Err(io::ErrorKind::Unsupported.into()),
