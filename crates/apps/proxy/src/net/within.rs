@@ -346,6 +346,7 @@ impl Inner {
 }
 
 /// The box is given back.
+#[expect(clippy::boxed_local, reason = "the box is what it takes")]
 pub(super) fn unboxed<T>(boxed: Box<T>) -> T {
     *boxed
 }
