@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use polypath_stack::engine::KernelStream;
+use rustix::net::{RecvFlags, recv};
 use socket2::{Protocol, SockRef};
 use tokio::io::Interest;
 use tokio::task::coop::consume_budget;
@@ -38,6 +39,15 @@ enum Passed {
     Some(usize),
 }
 
+/// What can be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Next {
+    /// Nothing yet, which is looked for again once there is something.
+    Nothing,
+    Something,
+    End,
+}
+
 /// What is known of a way on which bytes are many.
 struct Many {
     may_splice: bool,
@@ -65,6 +75,16 @@ pub(super) fn carry(
             readable(from).await.map_err(Broken::From)?;
             let most =
                 if many.as_ref().is_some_and(|many| !many.may_splice) { BUFFER_BYTES } else { FEW_BYTES };
+            if going.gate.is_limited() {
+                match look(from) {
+                    Next::Nothing => continue,
+                    Next::End => {
+                        from.measure_before_end();
+                        return Ok(());
+                    }
+                    Next::Something => {}
+                }
+            }
             let granted = going.pass(most, || broken_source(from), || broken(to)).await?;
             let (count, is_filled) = {
                 let (passed, mut left) = pass(from, to, going, granted)?;
@@ -100,6 +120,21 @@ pub(super) fn carry(
                 }
             }
         }
+    }
+}
+
+/// What comes next, for who has to ask a limit before it is read: an end has no octets that could be held back, and who waits for a limit does not notice
+/// one that comes later.
+pub(super) fn look(from: &KernelStream) -> Next {
+    let from = from.as_tokio();
+    let looked = from.try_io(Interest::READABLE, || {
+        Ok(recv(from, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT)?.0)
+    });
+    match looked {
+        Ok(0) => Next::End,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Next::Nothing,
+        // What is wrong with it, who reads finds.
+        Ok(_) | Err(_) => Next::Something,
     }
 }
 

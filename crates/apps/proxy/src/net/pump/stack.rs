@@ -41,6 +41,13 @@ pub(super) async fn carry(from: &Stream, to: &Leg, going: &mut Going<'_>) -> Car
                     return Err(Broken::From(io::ErrorKind::Unsupported.into()));
                 };
                 kernel::readable(from).await.map_err(Broken::From)?;
+                if going.gate.is_limited() {
+                    match kernel::look(from) {
+                        kernel::Next::Nothing => continue,
+                        kernel::Next::End => return Ok(()),
+                        kernel::Next::Something => {}
+                    }
+                }
                 let granted =
                     going.pass(kernel::BUFFER_BYTES, || kernel::broken_source(from), || broken(to)).await?;
                 let bytes = kernel::read(from, granted).await.map_err(Broken::From)?;

@@ -13,6 +13,9 @@ fn budget(octets: u64) -> Limit {
     limit
 }
 
+/// For what comes at once, or never.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Until a limit holds somebody back.
 pub(super) async fn held_back(proxy: &Proxy) {
     while proxy.limits().iter().all(|state| state.waiting == 0) {
@@ -54,6 +57,29 @@ async fn a_spent_budget_stops_a_connection_until_it_is_gone() {
     assert_eq!(heard.len(), 2000);
     drop((client, stream));
     assert_eq!(fixture.told().await, ["forward ended"]);
+}
+
+#[tokio::test]
+async fn no_limit_holds_back_an_end() {
+    for both in [false, true] {
+        let server = server().await;
+        let fixture = Fixture::forward_to(&server).await;
+        let mut limit = budget(0);
+        if both {
+            limit.flows.direction = None;
+        }
+        fixture.proxy.set_limit(limit).unwrap();
+        let mut client = fixture.connect().await;
+        let (mut stream, _) = server.accept().await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut heard = Vec::new();
+        let hearing = client.read_to_end(&mut heard);
+        assert_eq!(tokio::time::timeout(PATIENCE, hearing).await.expect("an end").unwrap(), 0);
+        client.shutdown().await.unwrap();
+        let hearing = stream.read_to_end(&mut heard);
+        assert_eq!(tokio::time::timeout(PATIENCE, hearing).await.expect("an end").unwrap(), 0);
+        assert_eq!(fixture.told().await, ["forward ended"]);
+    }
 }
 
 #[tokio::test]
