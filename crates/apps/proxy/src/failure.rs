@@ -47,6 +47,9 @@ pub enum UpstreamFailure {
     /// There is no connection to it.
     #[error("can't be reached")]
     Unreachable,
+    /// It is this proxy, which would ask itself again and again.
+    #[error("is this proxy itself")]
+    Itself,
     /// No host has its name.
     #[error("has a name that no host has")]
     NameUnknown,

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::leg::Leg;
 
-/// Where clients enter, and how many times each is listened at.
-#[derive(Debug, Default)]
-pub(super) struct OwnPlaces(Mutex<BTreeMap<SocketAddr, u32>>);
+/// Where clients enter, and how many times each is listened at. Copies are of the same.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OwnPlaces(Arc<Mutex<BTreeMap<SocketAddr, u32>>>);
 
 /// One of them, until it is dropped.
 #[derive(Debug)]

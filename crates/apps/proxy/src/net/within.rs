@@ -248,7 +248,15 @@ impl Inner {
         let reaching = pin!(async {
             match via {
                 Some(via) => {
-                    Box::pin(via.connect(&self.connector, target, limit, allows, with_request)).await
+                    Box::pin(via.connect(
+                        &self.connector,
+                        &self.own_places,
+                        target,
+                        limit,
+                        allows,
+                        with_request,
+                    ))
+                    .await
                 }
                 None => self.connector.connect(target, limit, allows).await,
             }

@@ -366,3 +366,29 @@ async fn statuses_of_http_are_failures() {
         assert_eq!(heard[2..4], [5, code], "{status}");
     }
 }
+
+#[tokio::test]
+async fn a_proxy_does_not_ask_itself() {
+    for scheme in ["socks5", "http", "convert"] {
+        let kind = match scheme {
+            "socks5" => EntranceKind::Socks,
+            "http" => EntranceKind::Http,
+            _ => converter(multipath()),
+        };
+        let fixture = Fixture::new(kind.clone()).await;
+        fixture.proxy.set_settings(via(scheme, fixture.at));
+        let entrance = Fixture::new(EntranceKind::Forward(SERVER.parse().unwrap())).await;
+        entrance.proxy.set_settings(via(scheme, fixture.at));
+        let mut client = entrance.connect().await;
+        let mut heard = Vec::new();
+        let _ = client.read_to_end(&mut heard).await;
+        assert_eq!(heard, b"");
+        drop(client);
+        entrance.told().await;
+        let told = fixture.told().await;
+        // The connection to itself may be told of, too.
+        assert!(told.len() <= 2, "{told:?}");
+        let says = " the proxy on the way is this proxy itself";
+        assert!(told.iter().any(|line| line.ends_with(says)), "{told:?}");
+    }
+}

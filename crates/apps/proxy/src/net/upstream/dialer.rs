@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::connect::{Connector, ServerSide};
 use super::super::leg::Leg;
+use super::super::own_places::OwnPlaces;
 use super::tls::UpstreamTls;
 use crate::failure::{ConnectFailure, UpstreamFailure};
 use crate::target::Target;
@@ -15,6 +16,7 @@ pub(super) struct Dialer<'a> {
     at: &'a Target,
     tls: Option<&'a UpstreamTls>,
     limit: Duration,
+    own: OwnPlaces,
 }
 
 impl<'a> Dialer<'a> {
@@ -23,8 +25,9 @@ impl<'a> Dialer<'a> {
         at: &'a Target,
         tls: Option<&'a UpstreamTls>,
         limit: Duration,
+        own: OwnPlaces,
     ) -> Self {
-        Self { connector, at, tls, limit }
+        Self { connector, at, tls, limit, own }
     }
 
     /// Whether [`Dialer::dial_fast`] is possible.
@@ -34,7 +37,7 @@ impl<'a> Dialer<'a> {
 
     /// The rules are of servers: whoever set the proxy up wants it.
     pub(super) async fn dial(&self) -> Result<Leg, ConnectFailure> {
-        let leg = leg_of(self.connector.connect(self.at, self.limit, |_| true).await)?;
+        let leg = self.leg_of(self.connector.connect(self.at, self.limit, |_| true).await)?;
         match (self.tls, leg) {
             (Some(tls), Leg::Plain(stream)) => Box::pin(tls.secure(stream, &self.at.host)).await,
             (_, leg) => Ok(leg),
@@ -43,18 +46,27 @@ impl<'a> Dialer<'a> {
 
     /// As [`Connector::connect_fast`].
     pub(super) async fn dial_fast(&self) -> Result<Leg, ConnectFailure> {
-        leg_of(self.connector.connect_fast(self.at, self.limit).await)
+        self.leg_of(self.connector.connect_fast(self.at, self.limit).await)
+    }
+
+    fn leg_of(&self, reached: Result<ServerSide, ConnectFailure>) -> Result<Leg, ConnectFailure> {
+        let leg = reached.map_err(as_of_proxy)?.stream;
+        if self.own.leads_back(&leg) {
+            leg.abort();
+            return Err(ConnectFailure::Upstream(UpstreamFailure::Itself));
+        }
+        Ok(leg)
     }
 }
 
-fn leg_of(reached: Result<ServerSide, ConnectFailure>) -> Result<Leg, ConnectFailure> {
-    reached.map(|proxy| proxy.stream).map_err(|failure| match failure {
+fn as_of_proxy(failure: ConnectFailure) -> ConnectFailure {
+    match failure {
         // Another way would not help, and it is not the proxy's fault.
         ConnectFailure::Local => failure,
         ConnectFailure::NameUnknown => ConnectFailure::Upstream(UpstreamFailure::NameUnknown),
         ConnectFailure::NameLookupFailed => ConnectFailure::Upstream(UpstreamFailure::NameLookupFailed),
         _ => ConnectFailure::Upstream(UpstreamFailure::Unreachable),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -70,7 +82,7 @@ mod tests {
             (ConnectFailure::TimedOut, "the proxy on the way can't be reached"),
             (ConnectFailure::Local, "this proxy can't open a connection now"),
         ] {
-            let said = leg_of(Err(failure)).map(drop).expect_err("no connection").to_string();
+            let said = as_of_proxy(failure).to_string();
             assert_eq!(said, says, "{failure:?}");
         }
     }

@@ -20,6 +20,7 @@ use self::dialer::Dialer;
 pub use self::tls::UpstreamTls;
 use self::user::User;
 use super::connect::{Connector, ServerSide};
+use super::own_places::OwnPlaces;
 use crate::failure::{ConnectFailure, Distrust, UpstreamFailure};
 use crate::target::{Host, Target, TargetError};
 
@@ -149,19 +150,20 @@ impl Upstream {
         self.is_converter()
     }
 
-    /// Reaches a host as [`Connector::connect`] does, each attempt by way of this proxy. What goes first has to be nothing unless it takes it, and
+    /// Reaches a host as [`Connector::connect`] does, each attempt by way of this proxy, unless it is one of these places itself. What goes first has to be nothing unless it takes it, and
     /// unless there is one attempt.
     pub(super) async fn connect(
         self: &Arc<Self>,
         connector: &Connector,
+        own: &OwnPlaces,
         target: &Target,
         limit: Duration,
         allows: impl Fn(IpAddr) -> bool,
         first: Bytes,
     ) -> Result<ServerSide, ConnectFailure> {
         let open = |address| {
-            let (this, connector, first) = (self.clone(), connector.clone(), first.clone());
-            async move { this.open(connector, limit, address, &first).await }
+            let (this, connector, own, first) = (self.clone(), connector.clone(), own.clone(), first.clone());
+            async move { this.open(connector, own, limit, address, &first).await }
         };
         connector.connect_by(target, limit, allows, open).await
     }
@@ -169,6 +171,7 @@ impl Upstream {
     async fn open(
         &self,
         connector: Connector,
+        own: OwnPlaces,
         limit: Duration,
         address: SocketAddr,
         first: &[u8],
@@ -181,7 +184,7 @@ impl Upstream {
             Some(Trusted(tls)) => tls.as_ref(),
             None => None,
         };
-        let dialer = Dialer::new(connector, &self.at, tls, limit);
+        let dialer = Dialer::new(connector, &self.at, tls, limit, own);
         match &self.speaks {
             Protocol::Convert(converter) => converter.connect(&dialer, address, first).await,
             Protocol::Socks(user) => socks::connect(&dialer, address, user.as_ref()).await,
