@@ -32,9 +32,9 @@ pub(super) fn most_receive_buffer_bytes() -> usize {
 /// The size of a receive buffer that grows as the kernel sees fit; none where somebody has given it a size, and where it can't be held to one for a
 /// while: of Multipath TCP, and before Linux 5.14.
 pub(super) fn growing_receive_buffer_bytes(socket: &impl AsFd) -> Option<usize> {
-    if locks(socket).ok()? & RECEIVE_BUFFER_LOCK != 0 {
-        return None;
-    }
+    let locks = locks(socket).ok().filter(|locks| locks & RECEIVE_BUFFER_LOCK == 0)?;
+    // Multipath TCP tells of its locks, and can't set any: a size that is given there is for good.
+    set_locks(socket, locks).ok()?;
     SockRef::from(socket).recv_buffer_size().ok()
 }
 
@@ -87,6 +87,8 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
+    use socket2::{Domain, Protocol, Socket, Type};
+
     use super::*;
 
     fn pair() -> (TcpStream, TcpStream) {
@@ -137,6 +139,19 @@ mod tests {
         // Larger than the one that it began with was let be: otherwise the sender is held back for good.
         assert!(window_bytes(&server) > before, "{} of {before}", window_bytes(&server));
         assert_eq!(locks(&server).expect("its locks"), 1, "the send buffer keeps the size that it was given");
+    }
+
+    #[test]
+    fn no_buffer_of_multipath_tcp_can_be_held() {
+        let mptcp = Some(Protocol::from(libc::IPPROTO_MPTCP));
+        let Ok(socket) = Socket::new(Domain::IPV4, Type::STREAM, mptcp) else {
+            eprintln!("SKIPPED: this kernel has no Multipath TCP");
+            return;
+        };
+        let before = socket.recv_buffer_size().expect("a size");
+        assert_eq!(growing_receive_buffer_bytes(&socket), None);
+        assert!(hold_receive_buffer(&socket, 2 * before).is_err());
+        assert_eq!(socket.recv_buffer_size().expect("a size"), before);
     }
 
     #[test]

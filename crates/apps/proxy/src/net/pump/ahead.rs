@@ -106,7 +106,7 @@ impl Ahead {
 fn begin(from: &KernelStream) -> Held {
     let has = from.growing_receive_buffer_bytes();
     match has.and_then(|has| STEPS.iter().position(|step| step.buffer_bytes() > has)) {
-        Some(step) => hold(from, step),
+        Some(step) => hold(from, step).unwrap_or(Held::NoMore),
         None => Held::NoMore,
     }
 }
@@ -116,22 +116,16 @@ fn go_on(from: &KernelStream, step: u8) -> Held {
     let (has, next) = (STEPS[usize::from(step)].buffer_bytes(), usize::from(step) + 1);
     match STEPS.get(next) {
         Some(step) if step.buffer_bytes() > has => hold(from, next),
-        _ => {
-            release(from);
-            Held::NoMore
-        }
+        _ => None,
     }
+    .unwrap_or_else(|| {
+        release(from);
+        Held::NoMore
+    })
 }
 
-fn hold(from: &KernelStream, step: usize) -> Held {
-    match from.hold_receive_buffer(STEPS[step].buffer_bytes()) {
-        Ok(_) => Held::At(step as u8),
-        Err(_) => {
-            // If it was held before, it does not stay so.
-            release(from);
-            Held::NoMore
-        }
-    }
+fn hold(from: &KernelStream, step: usize) -> Option<Held> {
+    from.hold_receive_buffer(STEPS[step].buffer_bytes()).ok().map(|_| Held::At(step as u8))
 }
 
 fn release(from: &KernelStream) {
