@@ -121,6 +121,13 @@ pub fn check_length(version: Version, fields: &HeaderMap) -> Result<(), RequestE
     }
 }
 
+/// Makes the length of an answer one that is told in one way only: chunks have no other (RFC 9112 §6.3).
+pub fn settle_length_of_answer(fields: &mut HeaderMap) {
+    if fields.contains_key(header::TRANSFER_ENCODING) {
+        fields.remove(header::CONTENT_LENGTH);
+    }
+}
+
 /// Whether the fields say what they may of such a request: whose it is (RFC 9112 §3.2), and that a CONNECT has no body (RFC 9110 §9.3.6).
 pub fn check_meaning(method: &Method, version: Version, fields: &HeaderMap) -> Result<(), RequestError> {
     let hosts = fields.get_all(header::HOST).iter().count();

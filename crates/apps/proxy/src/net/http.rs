@@ -268,6 +268,7 @@ impl Client {
             // Nobody has asked for that.
             return not_reached(&target, ConnectFailure::Garbled, &log);
         }
+        message::settle_length_of_answer(&mut parts.headers);
         message::remove_fields_of_one_hop(&mut parts.headers);
         message::add_via(parts.version, &mut parts.headers);
         parts.version = http::Version::HTTP_11;

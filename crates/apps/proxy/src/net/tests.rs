@@ -3,6 +3,7 @@
 mod ahead;
 mod datagrams;
 mod faults;
+mod framing;
 mod full;
 mod limits;
 mod own_stack;
