@@ -108,6 +108,9 @@ impl Body for Passing {
                     self.kept = std::mem::take(data);
                     return self.poll_kept(cx).map(|passing| passing.map(|passing| Ok(Frame::data(passing))));
                 }
+                // Nobody asks for more behind trailers.
+                self.is_whole |= frame.is_trailers();
+                self.tell_if_read();
             }
             Poll::Ready(None) => {
                 self.is_whole = true;

@@ -33,3 +33,45 @@ async fn an_answer_in_chunks_has_no_other_length() {
     let (heard, _) = heard_of("GET", "HTTP/1.0", "", answer).await;
     assert!(!heard.contains("content-length") && heard.ends_with("\r\n\r\n0123456789"), "{heard}");
 }
+
+#[tokio::test]
+async fn an_answer_with_trailers_is_whole() {
+    let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n";
+    for (version, fields, end) in [
+        ("HTTP/1.0", "", "\r\n\r\nhello"),
+        ("HTTP/1.1", "", "\r\n5\r\nhello\r\n0\r\n\r\n"),
+        ("HTTP/1.1", "TE: trailers\r\n", "\r\n5\r\nhello\r\n0\r\nx-sum: 1\r\n\r\n"),
+    ] {
+        let (heard, told) = heard_of("GET", version, fields, answer).await;
+        assert!(heard.ends_with(end), "{version}, {fields}: {heard}");
+        assert_eq!(told, ["http ended"], "{version}, {fields}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_with_trailers_is_whole() {
+    for announced in ["", "Trailer: X-Sum\r\n"] {
+        let server = server().await;
+        let at = server.local_addr().unwrap();
+        let fixture = Fixture::new(EntranceKind::Http).await;
+        let mut client = fixture.connect().await;
+        let asked = format!(
+            "PUT http://{at}/ HTTP/1.1\r\nHost: {at}\r\n{announced}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n"
+        );
+        client.write_all(asked.as_bytes()).await.unwrap();
+        let (mut stream, _) = server.accept().await.unwrap();
+        let mut request = String::new();
+        while !(request.contains("\r\n0\r\n") && request.ends_with("\r\n\r\n")) {
+            request.push(stream.read_u8().await.unwrap() as char);
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK").await.unwrap();
+        let mut heard = String::new();
+        while !heard.ends_with("OK") {
+            heard.push(client.read_u8().await.unwrap() as char);
+        }
+        drop(client);
+        let left = stream.read_to_string(&mut request).await;
+        assert!(matches!(left, Ok(0)), "{announced}: {left:?}");
+        assert_eq!(fixture.told().await, ["http ended"], "{announced}");
+    }
+}
