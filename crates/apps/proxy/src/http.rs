@@ -121,11 +121,37 @@ pub fn check_length(version: Version, fields: &HeaderMap) -> Result<(), RequestE
     }
 }
 
-/// Makes the length of an answer one that is told in one way only: chunks have no other (RFC 9112 §6.3).
-pub fn settle_length_of_answer(fields: &mut HeaderMap) {
-    if fields.contains_key(header::TRANSFER_ENCODING) {
+/// An answer says in a way that is not understood how long it is, or how its content is coded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an answer whose length is not understood: expected Content-Length, or Transfer-Encoding: chunked")]
+pub struct UnclearAnswer;
+
+/// Makes the length of an answer one that is told in one way only: chunks have no other (RFC 9112 §6.3), and a number may come several times
+/// (RFC 9110 §8.6). Nobody is told of another coding, so none is taken (RFC 9112 §6.1).
+pub fn settle_length_of_answer(fields: &mut HeaderMap) -> Result<(), UnclearAnswer> {
+    let mut encodings = fields.get_all(header::TRANSFER_ENCODING).iter();
+    if let Some(encoding) = encodings.next() {
+        if encodings.next().is_some() || !encoding.as_bytes().eq_ignore_ascii_case(b"chunked") {
+            return Err(UnclearAnswer);
+        }
         fields.remove(header::CONTENT_LENGTH);
+        return Ok(());
     }
+    let mut settled: Option<u64> = None;
+    for value in fields.get_all(header::CONTENT_LENGTH) {
+        for length in value.to_str().map_err(|_| UnclearAnswer)?.split(',').map(str::trim) {
+            let is_number = length.bytes().all(|byte| byte.is_ascii_digit());
+            let length = length.parse().ok().filter(|_| is_number).ok_or(UnclearAnswer)?;
+            if settled.is_some_and(|settled| settled != length) {
+                return Err(UnclearAnswer);
+            }
+            settled = Some(length);
+        }
+    }
+    if let Some(length) = settled {
+        fields.insert(header::CONTENT_LENGTH, length.into());
+    }
+    Ok(())
 }
 
 /// Whether the fields say what they may of such a request: whose it is (RFC 9112 §3.2), and that a CONNECT has no body (RFC 9110 §9.3.6).

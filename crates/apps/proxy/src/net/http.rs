@@ -264,11 +264,14 @@ impl Client {
             None => return nobody_reads(),
         };
         let (mut parts, body) = answer.into_parts();
-        if parts.status == StatusCode::SWITCHING_PROTOCOLS {
-            // Nobody has asked for that.
+        // Nobody has asked for another protocol.
+        if parts.status == StatusCode::SWITCHING_PROTOCOLS
+            || message::settle_length_of_answer(&mut parts.headers).is_err()
+        {
+            // Where the next answer begins is not known.
+            self.last.lock().await.take();
             return not_reached(&target, ConnectFailure::Garbled, &log);
         }
-        message::settle_length_of_answer(&mut parts.headers);
         message::remove_fields_of_one_hop(&mut parts.headers);
         message::add_via(parts.version, &mut parts.headers);
         parts.version = http::Version::HTTP_11;

@@ -35,6 +35,36 @@ async fn an_answer_in_chunks_has_no_other_length() {
 }
 
 #[tokio::test]
+async fn an_answer_whose_coding_or_length_is_not_understood_is_none() {
+    for (method, field) in [
+        ("GET", "Transfer-Encoding: gzip, chunked"),
+        ("GET", "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked"),
+        ("GET", "Transfer-Encoding: gzip"),
+        ("GET", "Transfer-Encoding: xchunked"),
+        ("GET", "Content-Length: 5, 6"),
+        ("HEAD", "Content-Length: 5, 6"),
+        ("HEAD", "Content-Length: +5"),
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{field}\r\n\r\n");
+        let (heard, told) = heard_of(method, "HTTP/1.1", "", &answer).await;
+        assert!(heard.starts_with("HTTP/1.1 502 "), "{method}, {field}: {heard}");
+        assert_eq!(told, ["http the server's answer makes no sense"], "{method}, {field}");
+    }
+}
+
+#[tokio::test]
+async fn a_length_that_is_said_twice_is_passed_on_once() {
+    for field in ["Content-Length: 5, 5", "Content-Length: 5\r\nContent-Length: 5"] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{field}\r\n\r\nhello");
+        let (heard, told) = heard_of_get(&answer).await;
+        assert!(heard.starts_with("HTTP/1.1 200 ") && heard.ends_with("\r\n\r\nhello"), "{field}: {heard}");
+        assert!(heard.contains("content-length: 5\r\n"), "{field}: {heard}");
+        assert_eq!(heard.matches("content-length").count(), 1, "{field}: {heard}");
+        assert_eq!(told, ["http ended"], "{field}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_with_trailers_is_whole() {
     let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n";
     for (version, fields, end) in [
