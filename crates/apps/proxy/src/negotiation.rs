@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::failure::ConnectFailure;
+use crate::http::RequestError;
 use crate::target::Target;
 
 /// What is wanted of the proxy.
@@ -37,6 +38,9 @@ pub enum Refusal {
     /// They are a request that can't be read, for this reason.
     #[error("no request that can be read: {0}")]
     Unreadable(Arc<str>),
+    /// They are a request of HTTP that is not passed on.
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// It did not show who it is, or not rightly.
     #[error("no user name and password that are known here")]
     Unauthorized,

@@ -9,7 +9,9 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
+use http::header::{
+    CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
+};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
@@ -158,14 +160,14 @@ impl Client {
     async fn answer(&self, mut request: Request<Incoming>) -> Answer {
         let log = Arc::new(RequestLog::new(&self.proxy, &self.session));
         if let Err(error) = message::check_length(request.version(), request.headers()) {
-            return refusal(error.status(), &error.to_string());
+            return refused(error, &log);
         }
         if let Err(error) = message::check_meaning(request.method(), request.version(), request.headers()) {
-            return refusal(error.status(), &error.to_string());
+            return refused(error, &log);
         }
         let target = match message::target(request.method(), request.uri()) {
             Ok(target) => target,
-            Err(error) => return refusal(error.status(), &error.to_string()),
+            Err(error) => return refused(error, &log),
         };
         log.known(|known| known.target = Some(target.clone()));
         let user = match self.user_of(request.headers()) {
@@ -242,7 +244,7 @@ impl Client {
         if let Err(error) =
             message::make_request_for_server(&mut parts.uri, parts.version, &mut parts.headers)
         {
-            return refusal(error.status(), &error.to_string());
+            return refused(error, &log);
         }
         parts.version = http::Version::HTTP_11;
         let body = Passing::new(body, Way::ToServer, log.clone());
@@ -255,10 +257,7 @@ impl Client {
         };
         let (answer, gate) = match sent {
             Some(Some(Ok(answer))) => answer,
-            Some(Some(Err(_))) if log.client_broke() => {
-                let error = message::RequestError::Body;
-                return refusal(error.status(), &error.to_string());
-            }
+            Some(Some(Err(_))) if log.client_broke() => return refused(message::RequestError::Body, &log),
             Some(Some(Err(failure))) => return not_reached(&target, failure, &log),
             Some(None) => return not_reached(&target, ConnectFailure::TimedOut, &log),
             None => return nobody_reads(),
@@ -415,6 +414,14 @@ fn nobody_reads() -> Answer {
 fn not_reached(target: &Target, failure: ConnectFailure, log: &RequestLog) -> Answer {
     log.ended(Ending::NotReached(failure));
     refusal(message::status_of(failure), &format!("{target}: {failure}"))
+}
+
+/// For a request that is wrong. What comes behind it may be a part of it, so nothing of that is read.
+fn refused(error: message::RequestError, log: &RequestLog) -> Answer {
+    log.ended(Ending::Refused(Refusal::Request(error)));
+    let mut answer = refusal(error.status(), &error.to_string());
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    answer
 }
 
 /// An answer of our own.

@@ -105,3 +105,36 @@ async fn a_request_with_trailers_is_whole() {
         assert_eq!(fixture.told().await, ["http ended"], "{announced}");
     }
 }
+
+#[tokio::test]
+async fn behind_a_request_that_is_refused_nothing_is_read_and_the_log_says_why() {
+    let twice = "Host: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
+    for (method, fields, why) in [
+        ("POST", twice, "a body whose length can be understood in two ways"),
+        ("GET", "", "no Host, or several: expected one"),
+        ("CONNECT", "Host: x\r\nContent-Length: 1\r\n\r\n", "a CONNECT with a body"),
+        ("GET", "Host: x\r\nX: not for a proxy\r\n", "a request for a server"),
+    ] {
+        // Nobody is there any more: whatever were passed on would get an answer of its own.
+        let at = server().await.local_addr().unwrap();
+        let fixture = Fixture::new(EntranceKind::Http).await;
+        let mut client = fixture.connect().await;
+        let uri = match method {
+            "CONNECT" => at.to_string(),
+            _ if why.contains("for a server") => "/".into(),
+            _ => format!("http://{at}/"),
+        };
+        let asked = format!(
+            "{method} {uri} HTTP/1.1\r\n{fields}\r\nGET http://{at}/ HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n"
+        );
+        client.write_all(asked.as_bytes()).await.unwrap();
+        let mut heard = String::new();
+        client.read_to_string(&mut heard).await.unwrap();
+        assert!(heard.starts_with("HTTP/1.1 400 ") && heard.contains("connection: close\r\n"), "{heard}");
+        assert_eq!(heard.matches("HTTP/1.1 ").count(), 1, "{asked}: {heard}");
+        drop(client);
+        let told = fixture.told().await;
+        let [line] = &told[..] else { panic!("{asked}: {told:?}") };
+        assert!(line.starts_with(&format!("http refused: {why}")), "{line}");
+    }
+}
