@@ -43,6 +43,8 @@ use crate::target::Target;
 const MOST_FIELDS: usize = 100;
 /// What its URL and fields may have.
 const FIELDS_BYTES: usize = 32 << 10;
+/// Fields that an answer may have: some servers set many cookies.
+const MOST_FIELDS_OF_ANSWER: usize = 1000;
 /// What is read of a message before it is passed on.
 const READ_BYTES: usize = 64 << 10;
 
@@ -328,7 +330,9 @@ impl Client {
         request.body_mut().set_outgoing(outgoing.clone());
         let held =
             HeldStream::new(stream.clone(), Bytes::new(), outgoing.clone(), self.stream.clone().into());
-        let begun = hyper::client::conn::http1::handshake(TokioIo::new(held)).await;
+        let mut builder = hyper::client::conn::http1::Builder::new();
+        builder.max_headers(MOST_FIELDS_OF_ANSWER);
+        let begun = builder.handshake(TokioIo::new(held)).await;
         let (sender, connection) = begun.map_err(|error| failure_of(&error))?;
         // It ends with the sender.
         tokio::spawn(connection);

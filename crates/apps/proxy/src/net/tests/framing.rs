@@ -138,3 +138,13 @@ async fn behind_a_request_that_is_refused_nothing_is_read_and_the_log_says_why()
         assert!(line.starts_with(&format!("http refused: {why}")), "{line}");
     }
 }
+
+#[tokio::test]
+async fn an_answer_may_have_many_fields() {
+    let cookies: String = (0..900).map(|at| format!("Set-Cookie: a{at}=b\r\n")).collect();
+    let (heard, told) =
+        heard_of_get(&format!("HTTP/1.1 200 OK\r\n{cookies}Content-Length: 5\r\n\r\nhello")).await;
+    assert!(heard.starts_with("HTTP/1.1 200 ") && heard.ends_with("\r\n\r\nhello"), "{heard}");
+    assert_eq!(heard.matches("set-cookie: ").count(), 900);
+    assert_eq!(told, ["http ended"]);
+}
