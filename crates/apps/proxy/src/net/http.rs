@@ -140,12 +140,19 @@ pub(super) async fn serve(
             Some(served) => Some(served),
             None => {
                 served.as_mut().graceful_shutdown();
-                proxy.unless_stopped(served.as_mut()).await
+                let served = proxy.unless_stopped(served.as_mut()).await;
+                if served.is_none() {
+                    client.session.give_up(Ending::Stopped);
+                }
+                served
             }
         }
     });
     // Where nothing moves for too long it is dropped, which resets it in the middle of an answer.
     let served = client.session.flow().unless_idle(proxy.settings().timeouts.idle, serving).await;
+    if served.is_none() {
+        client.session.give_up(Ending::Idle);
+    }
     // What else goes wrong on a connection is the client's business: of each request is told, and whether its answer is whole.
     if let Some(Some(Err(error))) = served
         && let Some(why) = unreadable(&error)

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use super::counts::Counts;
 use super::flow::{Carried, Flow};
 use super::leg::Leg;
+use super::session::Ending;
 use super::watched::Watched;
 use super::within::Known;
 use crate::access::Admission;
@@ -143,6 +144,7 @@ struct Told {
     target: Option<Target>,
     server: Option<SocketAddr>,
     shown: Shown,
+    given_up: Option<Ending>,
 }
 
 /// What can be looked at of the connections.
@@ -214,6 +216,16 @@ impl Session {
 
     pub(super) fn reached(&self, server: SocketAddr) {
         self.told().server = Some(server);
+    }
+
+    /// The proxy ends it, for that reason.
+    pub(super) fn give_up(&self, why: Ending) {
+        self.told().given_up = Some(why);
+    }
+
+    /// Why the proxy has ended it, if it has.
+    pub(super) fn given_up(&self) -> Option<Ending> {
+        self.told().given_up.clone()
     }
 
     /// These can be looked at until they are taken back.

@@ -203,8 +203,9 @@ impl RequestLog {
         matches!(state.ending, Some(Ending::ClientBroke(_)))
     }
 
-    /// The first that is said counts.
+    /// The first that is said counts. What breaks once the proxy has given the connection up is nobody else's fault.
     pub(super) fn ended(&self, ending: Ending) {
+        let ending = self.session.given_up().unwrap_or(ending);
         self.state.lock().unwrap_or_else(PoisonError::into_inner).ending.get_or_insert(ending);
     }
 
@@ -233,7 +234,7 @@ impl Drop for RequestLog {
         } else {
             Ending::Unasked
         };
-        let ending = state.ending.take().unwrap_or(unsaid);
+        let ending = state.ending.take().or_else(|| self.session.given_up()).unwrap_or(unsaid);
         let known = std::mem::take(&mut state.known);
         self.proxy.tell("http", self.session.client(), &known, &self.flow, &ending);
     }

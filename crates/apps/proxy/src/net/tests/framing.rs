@@ -148,3 +148,43 @@ async fn an_answer_may_have_many_fields() {
     assert_eq!(heard.matches("set-cookie: ").count(), 900);
     assert_eq!(told, ["http ended"]);
 }
+
+#[tokio::test]
+async fn requests_that_the_proxy_gives_up_are_not_the_clients_fault() {
+    let upload = "HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc";
+    for (said, has_answered) in
+        [("HTTP/1.0\r\n\r\n", false), ("HTTP/1.0\r\n\r\n", true), (upload, false), (upload, true)]
+    {
+        for (is_stopped, expected) in
+            [(true, "http the proxy ended"), (false, "http nothing moved for too long")]
+        {
+            let server = server().await;
+            let at = server.local_addr().unwrap();
+            let limits = if is_stopped { Settings::default() } else { short(60_000, 60_000, 200) };
+            let fixture = Fixture::with(EntranceKind::Http.into(), limits).await;
+            let mut client = fixture.connect().await;
+            client.write_all(format!("PUT http://{at}/ {said}").as_bytes()).await.unwrap();
+            let (mut stream, _) = server.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !(request.ends_with(b"abc") || said != upload && request.ends_with(b"\r\n\r\n")) {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            let mut heard = Vec::new();
+            if has_answered {
+                stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nhalf").await.unwrap();
+                while !heard.windows(4).any(|part| part == b"half") {
+                    assert!(client.read_buf(&mut heard).await.unwrap() > 0);
+                }
+            }
+            if is_stopped {
+                assert!(!fixture.proxy.drain(Duration::ZERO).await, "somebody was within");
+            }
+            let _ = client.read_to_end(&mut heard).await;
+            // What was to go to the server may be dropped a little later.
+            while fixture.told().await.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(fixture.told().await, [expected], "{said}, {has_answered}");
+        }
+    }
+}
