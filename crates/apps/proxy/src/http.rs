@@ -76,7 +76,8 @@ pub fn target(method: &Method, uri: &Uri) -> Result<Target, RequestError> {
     }
     let host: Host = authority.host().parse().map_err(|_| RequestError::Target)?;
     let has_port = authority.as_str().len() > authority.host().len();
-    let port = match authority.port_u16() {
+    let is_number = |port: &http::uri::Port<&str>| port.as_str().bytes().all(|byte| byte.is_ascii_digit());
+    let port = match authority.port().filter(is_number).map(|port| port.as_u16()) {
         None if has_port => return Err(RequestError::Target),
         port => port.unwrap_or(80),
     };
@@ -192,7 +193,12 @@ pub fn make_request_for_server(
     fields: &mut HeaderMap,
 ) -> Result<(), RequestError> {
     let authority = uri.authority().ok_or(RequestError::NotForProxy)?;
-    let host = HeaderValue::from_str(authority.as_str()).map_err(|_| RequestError::Target)?;
+    // As it is understood here, so that nobody understands it otherwise.
+    let host = match authority.port_u16() {
+        Some(port) => HeaderValue::from_str(&format!("{}:{port}", authority.host())),
+        None => HeaderValue::from_str(authority.host()),
+    };
+    let host = host.map_err(|_| RequestError::Target)?;
     let is_chunked = fields.contains_key(header::TRANSFER_ENCODING);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     // A URL may have a query and no path.
@@ -271,7 +277,10 @@ mod tests {
         assert_eq!(get("/index.html"), Err(RequestError::NotForProxy));
         assert_eq!(get("https://example.org/"), Err(RequestError::Scheme));
         assert_eq!(get("http://user:word@example.org/"), Err(RequestError::Target));
-        assert_eq!(get("http://example.org:0/"), Err(RequestError::Target));
+        for port in ["0", "+80", "+8080", "65536", "8a", ""] {
+            let uri = format!("http://example.org:{port}/");
+            assert_eq!(target_of(&Method::GET, &uri), Err(RequestError::Target), "{port:?}");
+        }
         let connect = |uri| target_of(&Method::CONNECT, uri);
         assert_eq!(connect("example.org:443"), Ok("example.org:443".into()));
         assert_eq!(connect("example.org"), Err(RequestError::Target));
@@ -333,6 +342,20 @@ mod tests {
         let mut uri: Uri = "http://example.org?q=1".parse().expect("a URL");
         make_request_for_server(&mut uri, Version::HTTP_11, &mut HeaderMap::new()).expect("a request");
         assert_eq!(uri, "/?q=1");
+    }
+
+    #[test]
+    fn a_server_is_told_its_port_as_a_number() {
+        for (authority, host) in [
+            ("Example.org:08080", "Example.org:8080"),
+            ("[2001:db8::1]:0080", "[2001:db8::1]:80"),
+            ("[2001:db8::1]", "[2001:db8::1]"),
+        ] {
+            let mut uri: Uri = format!("http://{authority}/").parse().expect("a URL");
+            let mut fields = HeaderMap::new();
+            make_request_for_server(&mut uri, Version::HTTP_11, &mut fields).expect("a request");
+            assert_eq!(fields[header::HOST], host);
+        }
     }
 
     #[test]
