@@ -38,7 +38,7 @@ pub(super) struct Lane {
     bucket: Bucket,
     turns: Turns,
     flows: BTreeSet<FlowId>,
-    /// Octets of the period that runs, and when it ends.
+    /// Octets of the period that runs, and when it ends: without an end, none are used.
     used: u64,
     ends: Option<Instant>,
     /// When it began.
@@ -97,9 +97,12 @@ impl Lane {
         self.turns.waiting()
     }
 
-    /// The limit is another one now. What was used of the budget stays used.
+    /// The limit is another one now. What was used of the budget stays used, as long as there is one.
     pub(super) fn set_limit(&mut self, now: Instant, limit: Limit) {
         self.ends = self.ends.zip(limit.budget).map(|(ends, budget)| ends.min(now + budget.period));
+        if self.ends.is_none() {
+            self.used = 0;
+        }
         self.limit = limit;
     }
 
@@ -118,7 +121,8 @@ impl Lane {
             self.turns.leave_queue(flow);
             return Answer::Free;
         }
-        if self.ends.is_some_and(|ends| ends <= now) {
+        // Without an end, what is used up would be so for ever.
+        if self.ends.is_none_or(|ends| ends <= now) {
             self.used = 0;
             self.ends = None;
         }
