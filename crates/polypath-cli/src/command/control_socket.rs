@@ -22,7 +22,7 @@ pub(super) const MISTAKE: &str = "error: ";
 /// Those of a directory that are found.
 const MOST_FOUND: usize = 256;
 /// A question is short: a word, and what that is about.
-const MOST_QUESTION_BYTES: u64 = 8_192;
+const MOST_QUESTION_BYTES: u64 = 65_536;
 
 /// What is said.
 pub(super) enum Answer {
@@ -166,9 +166,10 @@ impl Sockets {
 
     /// Asks one. `None` if none of that name runs.
     pub(super) fn ask(self, name: &str, question: &str) -> io::Result<Option<String>> {
+        let question = line_of(question)?;
         let Some(mut stream) = self.connect(name)? else { return Ok(None) };
         stream.set_read_timeout(Some(PATIENCE))?;
-        stream.write_all(format!("{question}\n").as_bytes())?;
+        stream.write_all(question.as_bytes())?;
         let mut answer = String::new();
         match stream.read_to_string(&mut answer) {
             Ok(_) => Ok(Some(answer)),
@@ -248,6 +249,17 @@ impl Control {
     }
 }
 
+/// A question as it goes over the socket.
+fn line_of(question: &str) -> io::Result<String> {
+    let line = format!("{question}\n");
+    if line.len() as u64 > MOST_QUESTION_BYTES {
+        let problem =
+            format!("that is too long: {} bytes, expected {MOST_QUESTION_BYTES} at most", line.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+    }
+    Ok(line)
+}
+
 fn answer_one(
     mut stream: UnixStream,
     answer: &Mutex<impl FnMut(&str, &str) -> Option<Answer>>,
@@ -271,6 +283,14 @@ fn answer_one(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_that_is_too_long_is_not_asked() {
+        let most = MOST_QUESTION_BYTES as usize;
+        assert!(line_of(&"x".repeat(most - 1)).is_ok());
+        let error = line_of(&"x".repeat(most)).expect_err("too long").to_string();
+        assert_eq!(error, "that is too long: 65537 bytes, expected 65536 at most");
+    }
 
     #[test]
     fn those_of_a_kind_are_known_by_their_names() {

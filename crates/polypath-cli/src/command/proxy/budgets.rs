@@ -11,6 +11,8 @@ use polypath_proxy::net::UsedBudget;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use super::super::complain;
+
 const FILE: &str = "budgets.json";
 const DAY_S: u64 = 86_400;
 /// A file is no longer: each of some ten thousand clients has a line of it.
@@ -72,8 +74,10 @@ impl Budgets {
     pub(super) fn load(folder: &Path, now_s: u64) -> io::Result<(Self, Vec<UsedBudget>)> {
         let place = folder.join(FILE);
         let file = match read(&place) {
-            // What can't be understood is none of ours, as it is replaced as a whole.
-            Ok(text) => serde_json::from_slice(&text).unwrap_or_default(),
+            Ok(text) => serde_json::from_slice(&text).unwrap_or_else(|error| {
+                complain(&format!("{}: {error}; budgets begin anew", place.display()));
+                File::default()
+            }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => File::default(),
             Err(error) => return Err(error),
         };

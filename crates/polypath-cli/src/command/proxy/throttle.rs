@@ -15,6 +15,8 @@ pub(super) use self::change::Change;
 
 /// The time of a budget that has none.
 const DAY: Duration = Duration::from_secs(86_400);
+/// A budget of a shorter period would never hold anybody back.
+const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
 
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -132,9 +134,14 @@ impl ThrottleText {
     }
 
     pub(super) fn limit(&self) -> Result<Limit, Wrong> {
-        let name_fits = |name: &str| (1..=64).contains(&name.len()) && !name.contains(char::is_control);
+        let name_fits = |name: &str| {
+            (1..=64).contains(&name.len()) && !name.contains(char::is_control) && name.trim() == name
+        };
         if !name_fits(&self.name) {
-            return Err(("name", "expected 1 to 64 letters".into()));
+            return Err(("name", "expected 1 to 64 letters, and no blank at either end".into()));
+        }
+        if self.users.iter().any(String::is_empty) {
+            return Err(("users", "a name is empty: expected one of each user".into()));
         }
         let rate = |field, text: &Option<String>| {
             text.as_deref().map(parse_rate).transpose().map_err(|error| (field, error))
@@ -161,6 +168,9 @@ impl ThrottleText {
         limit.hours =
             hours.map_err(|error: polypath_proxy::throttle::HoursError| ("hours", error.to_string()))?;
         let period = self.period.as_deref().map(parse_span).transpose().map_err(|error| ("period", error))?;
+        if period.is_some_and(|period| period < SHORTEST_PERIOD) {
+            return Err(("period", "it is too short for a budget to hold: expected 1s or more".into()));
+        }
         let then = rate("then", &self.then)?;
         limit.budget = match size("budget", &self.budget)? {
             Some(octets) => {
@@ -236,6 +246,10 @@ mod tests {
         for (text, expected) in [
             (r#"{"name": "a"}"#, "rate: the limit says nothing"),
             (r#"{"name": "", "rate": "1mbit"}"#, "name: "),
+            (r#"{"name": " a", "rate": "1mbit"}"#, "name: expected 1 to 64 letters, and no blank"),
+            (r#"{"name": "a\u00a0", "rate": "1mbit"}"#, "name: expected 1 to 64 letters, and no blank"),
+            (r#"{"name": "a", "rate": "1mbit", "users": ["ann", ""]}"#, "users: a name is empty"),
+            (r#"{"name": "a", "budget": "1MB", "period": "999ms"}"#, "period: it is too short"),
             (r#"{"name": "a", "rate": "1"}"#, "rate: \"1\" has no unit"),
             (r#"{"name": "a", "rate": "1mbit", "clients": ["x"]}"#, "clients: x: "),
             (r#"{"name": "a", "rate": "1mbit", "paths": ["a/b"]}"#, "paths: a/b: "),
