@@ -62,10 +62,17 @@ struct Entry {
     limits: Vec<Arc<str>>,
     /// Whether there are any, for the flow itself, which looks without the table's lock.
     is_limited: Arc<AtomicBool>,
-    /// What was given last, and those that counted it, with the budget that it used.
+    /// Once it has asked. Boxed: most flows have no limits, and never ask.
+    asked: Option<Box<Asked>>,
+}
+
+/// What came of it when a flow asked last.
+#[derive(Debug, Default)]
+struct Asked {
+    /// What was given, and those that counted it, with the budget that it used.
     granted: u64,
     charged: Vec<(Arc<str>, Option<Period>)>,
-    /// Those that it was told to wait for when it asked last.
+    /// Those that it was told to wait for.
     waits_for: Vec<Arc<str>>,
     waker: Option<Waker>,
 }
@@ -106,14 +113,15 @@ impl Table {
     fn sort_all(&mut self) -> Vec<Waker> {
         let flows: Vec<FlowId> = self.flows.keys().copied().collect();
         flows.into_iter().for_each(|flow| self.sort_in(flow));
-        self.flows.values_mut().filter_map(|entry| entry.waker.take()).collect()
+        self.flows.values_mut().filter_map(|entry| entry.asked.as_mut()?.waker.take()).collect()
     }
 
     fn ask(&mut self, moment: Moment, flow: FlowId, wanted: u64, waker: &Waker) -> Grant {
         let Some(entry) = self.flows.get_mut(&flow) else { return Grant::Octets(wanted) };
-        entry.granted = wanted;
-        entry.charged.clear();
-        entry.waits_for.clear();
+        let asked = entry.asked.get_or_insert_default();
+        asked.granted = wanted;
+        asked.charged.clear();
+        asked.waits_for.clear();
         let mut ready_last = None;
         for name in &entry.limits {
             let Some(lane) = lane_of(&mut self.lanes, name, entry.client) else {
@@ -122,41 +130,42 @@ impl Table {
             match lane.ask(moment, flow, wanted) {
                 Answer::Free => {}
                 Answer::Octets(most) => {
-                    entry.granted = entry.granted.min(most);
-                    entry.charged.push((name.clone(), None));
+                    asked.granted = asked.granted.min(most);
+                    asked.charged.push((name.clone(), None));
                 }
                 Answer::Wait(ready) => {
                     let ready = ready.min(moment.now + LONGEST_WAIT);
                     lane.wait(flow, wanted, ready);
-                    entry.waits_for.push(name.clone());
+                    asked.waits_for.push(name.clone());
                     ready_last = ready_last.max(Some(ready));
                 }
             }
         }
         if let Some(ready) = ready_last {
             // Its turn is kept where it has to wait, and where it has not it stands in nobody's way.
-            for (name, _) in entry.charged.drain(..) {
+            for (name, _) in asked.charged.drain(..) {
                 if let Some(lane) = lane_of(&mut self.lanes, &name, entry.client) {
                     lane.leave_queue(flow);
                 }
             }
-            entry.granted = 0;
-            entry.waker = Some(waker.clone());
+            asked.granted = 0;
+            asked.waker = Some(waker.clone());
             return Grant::Wait(ready);
         }
-        for (name, used) in &mut entry.charged {
+        for (name, used) in &mut asked.charged {
             let lane = lane_of(&mut self.lanes, name, entry.client);
-            *used = lane.and_then(|lane| lane.take(moment.now, flow, entry.granted));
+            *used = lane.and_then(|lane| lane.take(moment.now, flow, asked.granted));
         }
-        entry.waker = None;
-        Grant::Octets(entry.granted)
+        asked.waker = None;
+        Grant::Octets(asked.granted)
     }
 
     fn give_back(&mut self, flow: FlowId, octets: u64) {
         let Some(entry) = self.flows.get_mut(&flow) else { return };
-        let octets = octets.min(entry.granted);
-        entry.granted -= octets;
-        for (name, used) in &entry.charged {
+        let Some(asked) = &mut entry.asked else { return };
+        let octets = octets.min(asked.granted);
+        asked.granted -= octets;
+        for (name, used) in &asked.charged {
             if let Some(lane) = lane_of(&mut self.lanes, name, entry.client) {
                 lane.give_back(flow, octets, *used);
             }
@@ -165,7 +174,8 @@ impl Table {
 
     fn drops(&mut self, flow: FlowId) {
         let Some(entry) = self.flows.get(&flow) else { return };
-        for name in &entry.waits_for {
+        let Some(asked) = &entry.asked else { return };
+        for name in &asked.waits_for {
             if let Some(lane) = lane_of(&mut self.lanes, name, entry.client) {
                 lane.drops();
             }
@@ -174,8 +184,9 @@ impl Table {
 
     fn gives_up(&mut self, flow: FlowId) {
         let Some(entry) = self.flows.get_mut(&flow) else { return };
-        entry.waker = None;
-        for name in entry.waits_for.drain(..) {
+        let Some(asked) = &mut entry.asked else { return };
+        asked.waker = None;
+        for name in asked.waits_for.drain(..) {
             if let Some(lane) = lane_of(&mut self.lanes, &name, entry.client) {
                 lane.leave_queue(flow);
             }
@@ -276,16 +287,7 @@ impl Throttle {
         table.next += 1;
         let is_limited = Arc::new(AtomicBool::new(false));
         let client = key.client.into();
-        let entry = Entry {
-            key,
-            client,
-            limits: Vec::new(),
-            is_limited: is_limited.clone(),
-            granted: 0,
-            charged: Vec::new(),
-            waits_for: Vec::new(),
-            waker: None,
-        };
+        let entry = Entry { key, client, limits: Vec::new(), is_limited: is_limited.clone(), asked: None };
         table.flows.insert(id, entry);
         table.sort_in(id);
         Flow { throttle: self.clone(), id, is_limited }
