@@ -14,10 +14,11 @@ use super::pipe::CAPACITY_BYTES;
 /// Until so many have come, they are few, and nothing is held.
 const MANY_BYTES: u64 = 128 << 10;
 /// A buffer, and what the other side takes until the next one. A sender whose flights double sends as much at once as it has sent before: it is not held
-/// back.
-const STEPS: [Step; 2] = [
+/// back. What counts as taken may be with the other side's system, which has room for 128 KiB or less before its program reads.
+const STEPS: [Step; 3] = [
+    Step { buffer_bytes: 256 << 10, taken_bytes: 160 << 10 },
     Step { buffer_bytes: 512 << 10, taken_bytes: 256 << 10 },
-    Step { buffer_bytes: 1 << 20, taken_bytes: 1 << 20 },
+    Step { buffer_bytes: 1 << 20, taken_bytes: 640 << 10 },
 ];
 /// With this buffer the kernel goes on by itself.
 const RELEASED_BYTES: usize = 2 << 20;
