@@ -128,8 +128,23 @@ pub fn check_length(version: Version, fields: &HeaderMap) -> Result<(), RequestE
 pub struct UnclearAnswer;
 
 /// Makes the length of an answer one that is told in one way only: chunks have no other (RFC 9112 §6.3), and a number may come several times
-/// (RFC 9110 §8.6). Nobody is told of another coding, so none is taken (RFC 9112 §6.1).
-pub fn settle_length_of_answer(fields: &mut HeaderMap) -> Result<(), UnclearAnswer> {
+/// (RFC 9110 §8.6). Nobody is told of another coding, so none is taken (RFC 9112 §6.1); older servers name it where there is none.
+pub fn settle_length_of_answer(status: StatusCode, fields: &mut HeaderMap) -> Result<(), UnclearAnswer> {
+    let settled = settle(fields);
+    if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) && settled.is_err() {
+        // Their content is none, whatever they say.
+        fields.remove(header::TRANSFER_ENCODING);
+        fields.remove(header::CONTENT_LENGTH);
+        return Ok(());
+    }
+    settled
+}
+
+fn settle(fields: &mut HeaderMap) -> Result<(), UnclearAnswer> {
+    let is_identity = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if fields.get_all(header::TRANSFER_ENCODING).iter().all(is_identity) {
+        fields.remove(header::TRANSFER_ENCODING);
+    }
     let mut encodings = fields.get_all(header::TRANSFER_ENCODING).iter();
     if let Some(encoding) = encodings.next() {
         if encodings.next().is_some() || !encoding.as_bytes().eq_ignore_ascii_case(b"chunked") {
@@ -342,6 +357,26 @@ mod tests {
         let mut uri: Uri = "http://example.org?q=1".parse().expect("a URL");
         make_request_for_server(&mut uri, Version::HTTP_11, &mut HeaderMap::new()).expect("a request");
         assert_eq!(uri, "/?q=1");
+    }
+
+    #[test]
+    fn what_older_servers_say_and_what_has_no_content_passes() {
+        let settled = |status, said: &[(HeaderName, &'static str)]| {
+            let of =
+                |(name, value): &(HeaderName, &'static str)| (name.clone(), HeaderValue::from_static(value));
+            let mut fields: HeaderMap = said.iter().map(of).collect();
+            settle_length_of_answer(status, &mut fields).map(|()| fields.len())
+        };
+        let (encoding, length) = (header::TRANSFER_ENCODING, header::CONTENT_LENGTH);
+        let identity = (encoding.clone(), "Identity");
+        assert_eq!(settled(StatusCode::OK, std::slice::from_ref(&identity)), Ok(0));
+        assert_eq!(settled(StatusCode::OK, &[identity, (length.clone(), "5")]), Ok(1));
+        let (coded, odd) = ((encoding, "gzip"), (length, ""));
+        for said in [coded, odd] {
+            assert_eq!(settled(StatusCode::OK, std::slice::from_ref(&said)), Err(UnclearAnswer));
+            assert_eq!(settled(StatusCode::NOT_MODIFIED, std::slice::from_ref(&said)), Ok(0));
+            assert_eq!(settled(StatusCode::NO_CONTENT, &[said]), Ok(0));
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ use super::flow::Way;
 use super::full::MOST_TOLD;
 use super::http;
 use super::intercepted::destination;
+use super::known::Known;
 use super::lasting::Lasting;
 use super::leg::Leg;
 use super::negotiate::{negotiate, say_farewell};
@@ -34,7 +35,7 @@ use super::settings::{CurrentSettings, Entrance, EntranceKind, InterceptedBy, Se
 use super::shaped::Shaped;
 use super::stopped::Stopped;
 use super::udp;
-use super::within::{Inner, Joined, Known, Passage, Stop, Visitor, unboxed};
+use super::within::{Inner, Joined, Passage, Stop, Visitor, unboxed};
 use crate::access::{Clients, Memory};
 use crate::convert;
 use crate::failure::{ConnectFailure, UpstreamFailure};

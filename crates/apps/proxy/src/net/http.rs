@@ -129,7 +129,7 @@ pub(super) async fn serve(
         .max_header_size(FIELDS_BYTES)
         .max_buf_size(READ_BYTES);
     let mut stop = proxy.stop();
-    let serving = pin!(async {
+    let serving = async {
         let served = builder.serve_connection(TokioIo::new(held), service).with_upgrades();
         let mut served = pin!(served);
         let over = tokio::select! {
@@ -147,12 +147,16 @@ pub(super) async fn serve(
                 served
             }
         }
-    });
+    };
     // Where nothing moves for too long it is dropped, which resets it in the middle of an answer.
-    let served = client.session.flow().unless_idle(proxy.settings().timeouts.idle, serving).await;
-    if served.is_none() {
-        client.session.give_up(Ending::Idle);
-    }
+    let served = {
+        let serving = pin!(serving);
+        let served = client.session.flow().unless_idle(proxy.settings().timeouts.idle, serving).await;
+        if served.is_none() {
+            client.session.give_up(Ending::Idle);
+        }
+        served
+    };
     // What else goes wrong on a connection is the client's business: of each request is told, and whether its answer is whole.
     if let Some(Some(Err(error))) = served
         && let Some(why) = unreadable(&error)
@@ -274,7 +278,7 @@ impl Client {
         let (mut parts, body) = answer.into_parts();
         // Nobody has asked for another protocol.
         if parts.status == StatusCode::SWITCHING_PROTOCOLS
-            || message::settle_length_of_answer(&mut parts.headers).is_err()
+            || message::settle_length_of_answer(parts.status, &mut parts.headers).is_err()
         {
             // Where the next answer begins is not known.
             self.last.lock().await.take();

@@ -111,7 +111,7 @@ impl Leg {
     }
 }
 
-fn is_broken(stream: &Stream) -> bool {
+pub(super) fn is_broken(stream: &Stream) -> bool {
     match stream {
         Stream::Kernel(stream) => {
             // An error is told without being asked for.

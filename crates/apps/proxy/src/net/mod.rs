@@ -17,6 +17,7 @@ mod gate;
 mod handshake;
 mod http;
 mod intercepted;
+mod known;
 mod lasting;
 mod leg;
 mod negotiate;

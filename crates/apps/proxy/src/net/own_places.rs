@@ -2,7 +2,7 @@
 //! client would hold no more.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::leg::Leg;
@@ -29,18 +29,28 @@ impl OwnPlaces {
     pub(super) fn leads_back(&self, opened: &Leg) -> bool {
         let Ok(peer) = opened.peer_addr() else { return false };
         let to = peer.ip().to_canonical();
-        let is_entrance = self
-            .lock()
-            .keys()
-            .any(|at| at.port() == peer.port() && (at.ip() == to || at.ip().is_unspecified()));
+        let is_entrance = self.lock().keys().any(|at| is_at(*at, to, peer.port()));
         // A host that goes to one of its own addresses comes from it, too.
         is_entrance
             && (to.is_loopback() || opened.local_addr().is_ok_and(|local| local.ip().to_canonical() == to))
     }
 
+    /// Whether a connection to there would come to an entrance of this proxy, as far as that can be told before there is one.
+    pub(super) fn are_at(&self, place: SocketAddr) -> bool {
+        let to = place.ip().to_canonical();
+        let is_own = |at: &SocketAddr| is_at(*at, to, place.port()) && (at.ip() == to || to.is_loopback());
+        self.lock().keys().any(is_own)
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, u32>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether who listens there hears of what goes to this address of the host.
+fn is_at(at: SocketAddr, to: IpAddr, port: u16) -> bool {
+    let hears_all = at.ip().is_unspecified() && (at.is_ipv6() || to.is_ipv4());
+    at.port() == port && (at.ip() == to || hears_all)
 }
 
 impl Drop for Entered<'_> {

@@ -10,10 +10,10 @@ use tokio::sync::Notify;
 
 use super::counts::Counts;
 use super::flow::{Carried, Flow};
+use super::known::Known;
 use super::leg::Leg;
 use super::session::Ending;
 use super::watched::Watched;
-use super::within::Known;
 use crate::access::Admission;
 use crate::target::Target;
 use crate::throttle::{Direction, FlowKey};

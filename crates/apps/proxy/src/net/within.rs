@@ -16,6 +16,7 @@ use super::counts::Ended;
 use super::flow::Flow;
 use super::fullness::Fullness;
 use super::gate::{Gate, Gates};
+use super::known::Known;
 use super::lasting::Lasting;
 use super::leg::Leg;
 use super::own_places::OwnPlaces;
@@ -103,15 +104,6 @@ impl Route {
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
-}
-
-/// What is known of a session by its end.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Known {
-    pub(super) user: Option<Box<str>>,
-    pub(super) target: Option<Target>,
-    pub(super) server: Option<SocketAddr>,
-    pub(super) is_multipath: Option<(bool, bool)>,
 }
 
 /// Two connections between which bytes are to pass.

@@ -388,7 +388,7 @@ impl KernelStream {
     }
 
     /// How many bytes the kernel has now for what was received and not yet read, what it needs beside them included; none where that does not grow
-    /// by itself, or can't be held for a while: on a connection of Multipath TCP, and before Linux 5.14.
+    /// by itself, and before Linux 5.14.
     pub fn growing_receive_buffer_bytes(&self) -> Option<usize> {
         growing_receive_buffer_bytes(&self.inner)
     }
@@ -400,7 +400,8 @@ impl KernelStream {
     }
 
     /// Holds the kernel to so many bytes for what was received and not yet read, until [`KernelStream::release_receive_buffer`]; returns how many it
-    /// gives. To be called where [`KernelStream::growing_receive_buffer_bytes`] gives some, fewer than these.
+    /// gives. To be called where [`KernelStream::growing_receive_buffer_bytes`] gives some, fewer than these. Errors: on a connection of Multipath TCP,
+    /// and before Linux 5.14; nothing has changed then.
     pub fn hold_receive_buffer(&self, bytes: usize) -> io::Result<usize> {
         hold_receive_buffer(&self.inner, bytes)
     }

@@ -29,17 +29,16 @@ pub(super) fn most_receive_buffer_bytes() -> usize {
     *MOST
 }
 
-/// The size of a receive buffer that grows as the kernel sees fit; none where somebody has given it a size, and where it can't be held to one for a
-/// while: of Multipath TCP, and before Linux 5.14.
+/// The size of a receive buffer that grows as the kernel sees fit; none where somebody has given it a size, and before Linux 5.14.
 pub(super) fn growing_receive_buffer_bytes(socket: &impl AsFd) -> Option<usize> {
-    let locks = locks(socket).ok().filter(|locks| locks & RECEIVE_BUFFER_LOCK == 0)?;
-    // Multipath TCP tells of its locks, and can't set any: a size that is given there is for good.
-    set_locks(socket, locks).ok()?;
+    if locks(socket).ok()? & RECEIVE_BUFFER_LOCK != 0 {
+        return None;
+    }
     SockRef::from(socket).recv_buffer_size().ok()
 }
 
 /// The receive buffer has this size, in bytes, or what the kernel allows, and does not grow; returns what it has. Errors: what the kernel says where the
-/// buffer could never grow again. Nothing has changed then.
+/// buffer could never grow again: of Multipath TCP, and before Linux 5.14. Nothing has changed then.
 pub(super) fn hold_receive_buffer(socket: &impl AsFd, bytes: usize) -> io::Result<usize> {
     set_locks(socket, locks(socket)? | RECEIVE_BUFFER_LOCK)?;
     set_receive_buffer(socket, bytes)
@@ -149,7 +148,7 @@ mod tests {
             return;
         };
         let before = socket.recv_buffer_size().expect("a size");
-        assert_eq!(growing_receive_buffer_bytes(&socket), None);
+        // It tells of its locks, and can't set any: a size that was given would be for good.
         assert!(hold_receive_buffer(&socket, 2 * before).is_err());
         assert_eq!(socket.recv_buffer_size().expect("a size"), before);
     }

@@ -9,10 +9,11 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::super::flow::{Flow, Way};
 use super::super::gate::Gate;
+use super::super::known::Known;
 use super::super::session::Ending;
 use super::super::sessions::Session;
 use super::super::watched::Watched;
-use super::super::within::{Inner, Known};
+use super::super::within::Inner;
 use super::outgoing::Outgoing;
 
 /// A body, and whose it is.

@@ -13,6 +13,9 @@ use super::super::pump::Ahead;
 use super::super::watched::Watched;
 use super::outgoing::Outgoing;
 
+/// What hyper holds of a message that passes, at most: what it reads at once, and what it has yet to write.
+const HYPER_BYTES: u32 = 480 << 10;
+
 /// Dropping it resets the connection if a message was cut off: its end would look like the end of the message.
 #[derive(Debug)]
 pub(super) struct HeldStream {
@@ -27,7 +30,7 @@ pub(super) struct HeldStream {
 impl HeldStream {
     /// What is read of it is for this taker.
     pub(super) fn new(stream: Watched, early: Bytes, outgoing: Arc<Outgoing>, taker: Taker) -> Self {
-        Self { stream, early, outgoing, taker, ahead: Ahead::default() }
+        Self { stream, early, outgoing, taker, ahead: Ahead::with_others(HYPER_BYTES) }
     }
 
     pub(super) fn into_leg(mut self) -> Option<Leg> {
@@ -35,7 +38,7 @@ impl HeldStream {
         self.stream.take()
     }
 
-    /// So many bytes were read. What hyper holds of them counts as taken: it is less than what a taker has to show.
+    /// So many bytes were read.
     fn was_read(&mut self, count: usize) {
         if let Some(taker) = self.taker.get() {
             self.ahead.moved(count, &self.stream, &taker);

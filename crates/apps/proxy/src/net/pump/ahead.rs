@@ -11,8 +11,8 @@ use super::super::secured::Secured;
 use super::super::watched::Watched;
 use super::pipe::CAPACITY_BYTES;
 
-/// Until so many have come, they are few, and nothing is held.
-const MANY_BYTES: u64 = 128 << 10;
+/// Until so many have come, they are few, and nothing is held. The kernel makes a buffer larger with the first round trip of more.
+const MANY_BYTES: u64 = 16 << 10;
 /// A buffer, and what the other side takes until the next one. A sender whose flights double sends as much at once as it has sent before: it is not held
 /// back. What counts as taken may be with the other side's system, which has room for 128 KiB or less before its program reads.
 const STEPS: [Step; 3] = [
@@ -45,6 +45,8 @@ impl Step {
 pub(in super::super) struct Ahead {
     moved_bytes: u64,
     held: Held,
+    /// Of those that were moved, so many may be neither with the one nor with the other.
+    between_bytes: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,6 +61,16 @@ enum Held {
 }
 
 impl Ahead {
+    /// Bytes are many already.
+    pub(super) fn begin(from: &impl End, to: &impl End) -> Self {
+        Self { moved_bytes: 0, held: begin_between(from, to, 0), between_bytes: 0 }
+    }
+
+    /// Somebody between the two has as many of the bytes that are said to be moved, at most.
+    pub(in super::super) fn with_others(between_bytes: u32) -> Self {
+        Self { between_bytes, ..Self::default() }
+    }
+
     /// How many bytes are moved at once, at most.
     pub(super) fn most_at_once(&self) -> usize {
         match self.held {
@@ -82,16 +94,12 @@ impl Ahead {
             Held::At(step) => {
                 // Nobody is slower for what can't be known.
                 let waiting = to.with_kernel(|to| to.unacknowledged_bytes().unwrap_or(0)).unwrap_or(0);
-                if self.moved_bytes.saturating_sub(waiting) < enough {
+                if self.moved_bytes.saturating_sub(waiting + u64::from(self.between_bytes)) < enough {
                     return;
                 }
                 from.with_kernel(|from| go_on(from, step)).unwrap_or(Held::NoMore)
             }
-            // Where it can't be set, it stays as it is.
-            _ => match to.with_kernel(|to| drop(to.set_most_unsent_bytes(UNSENT_BYTES))) {
-                Some(()) => from.with_kernel(begin).unwrap_or(Held::NoMore),
-                None => Held::NoMore,
-            },
+            _ => begin_between(from, to, self.between_bytes),
         };
     }
 
@@ -103,13 +111,22 @@ impl Ahead {
     }
 }
 
-/// Holds the source, where that can be, and where it has not had more already.
-fn begin(from: &KernelStream) -> Held {
-    let has = from.growing_receive_buffer_bytes();
-    match has.and_then(|has| STEPS.iter().position(|step| step.buffer_bytes() > has)) {
-        Some(step) => hold(from, step).unwrap_or(Held::NoMore),
+/// Where they are of the kernel, and can be held.
+fn begin_between(from: &impl End, to: &impl End, between_bytes: u32) -> Held {
+    // Where it can't be set, it stays as it is.
+    match to.with_kernel(|to| drop(to.set_most_unsent_bytes(UNSENT_BYTES))) {
+        Some(()) => from.with_kernel(|from| begin(from, between_bytes)).unwrap_or(Held::NoMore),
         None => Held::NoMore,
     }
+}
+
+/// Holds the source, where that can be. One that has more already had much to give at once, and has the last step. What others hold between is to come
+/// while what was taken is not known.
+fn begin(from: &KernelStream, between_bytes: u32) -> Held {
+    let Some(has) = from.growing_receive_buffer_bytes() else { return Held::NoMore };
+    let has = has.max(between_bytes as usize);
+    let step = STEPS.iter().position(|step| step.buffer_bytes() > has).unwrap_or(STEPS.len() - 1);
+    hold(from, step).unwrap_or(Held::NoMore)
 }
 
 /// As much was taken as this step is for.

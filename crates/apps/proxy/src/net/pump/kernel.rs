@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use polypath_stack::engine::KernelStream;
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use socket2::{Protocol, SockRef};
 use tokio::io::Interest;
@@ -55,8 +56,8 @@ struct Many {
 }
 
 impl Many {
-    fn begin(from: &KernelStream) -> Self {
-        Self { may_splice: gives_pages(from), ahead: Ahead::default() }
+    fn begin(from: &KernelStream, to: &KernelStream) -> Self {
+        Self { may_splice: gives_pages(from), ahead: Ahead::begin(from, to) }
     }
 }
 
@@ -76,7 +77,7 @@ pub(super) fn carry(
             let most =
                 if many.as_ref().is_some_and(|many| !many.may_splice) { BUFFER_BYTES } else { FEW_BYTES };
             if going.gate.is_limited() {
-                match look(from) {
+                match look(from).map_err(Broken::From)? {
                     Next::Nothing => continue,
                     Next::End => {
                         from.measure_before_end();
@@ -113,7 +114,7 @@ pub(super) fn carry(
                 many.ahead.moved(count, from, to);
             }
             if is_filled {
-                let many = many.get_or_insert_with(|| Many::begin(from));
+                let many = many.get_or_insert_with(|| Many::begin(from, to));
                 // Boxed: only many bytes need it.
                 if many.may_splice && Box::pin(splice(from, to, going, &mut many.ahead)).await? {
                     return Ok(());
@@ -124,17 +125,19 @@ pub(super) fn carry(
 }
 
 /// What comes next, for who has to ask a limit before it is read: an end has no octets that could be held back, and who waits for a limit does not notice
-/// one that comes later.
-pub(super) fn look(from: &KernelStream) -> Next {
+/// one that comes later. An error is told once: who reads after this would find an end.
+pub(super) fn look(from: &KernelStream) -> io::Result<Next> {
     let from = from.as_tokio();
     let looked = from.try_io(Interest::READABLE, || {
         Ok(recv(from, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT)?.0)
     });
     match looked {
-        Ok(0) => Next::End,
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Next::Nothing,
-        // What is wrong with it, who reads finds.
-        Ok(_) | Err(_) => Next::Something,
+        Ok(0) => Ok(Next::End),
+        Ok(_) => Ok(Next::Something),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Next::Nothing),
+        // Multipath TCP of older kernels.
+        Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => Ok(Next::Something),
+        Err(error) => Err(error),
     }
 }
 

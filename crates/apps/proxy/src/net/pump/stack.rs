@@ -42,9 +42,12 @@ pub(super) async fn carry(from: &Stream, to: &Leg, going: &mut Going<'_>) -> Car
                 };
                 kernel::readable(from).await.map_err(Broken::From)?;
                 if going.gate.is_limited() {
-                    match kernel::look(from) {
+                    match kernel::look(from).map_err(Broken::From)? {
                         kernel::Next::Nothing => continue,
-                        kernel::Next::End => return Ok(()),
+                        kernel::Next::End => {
+                            from.measure_before_end();
+                            return Ok(());
+                        }
                         kernel::Next::Something => {}
                     }
                 }

@@ -1,6 +1,5 @@
 //! What comes out of TLS.
 
-use std::future::pending;
 use std::future::poll_fn;
 use std::io;
 use std::task::ready;
@@ -9,7 +8,7 @@ use bytes::Bytes;
 use tokio::io::ReadBuf;
 use tokio::task::coop::consume_budget;
 
-use super::super::leg::Leg;
+use super::super::leg::{Leg, is_broken, until_broken};
 use super::super::secured::Secured;
 use super::{Ahead, Broken, Carried, Going, broken, kernel};
 
@@ -22,7 +21,8 @@ pub(super) async fn carry(from: &Secured, to: &Leg, going: &mut Going<'_>) -> Ca
             return Ok(());
         }
         while !bytes.is_empty() {
-            let granted = going.pass(bytes.len(), pending, || broken(to)).await?;
+            let gone = || until_broken(|| from.with(is_broken));
+            let granted = going.pass(bytes.len(), gone, || broken(to)).await?;
             let passing = bytes.split_to(granted.min(bytes.len()));
             let count = passing.len();
             going.write(to, passing).await?;

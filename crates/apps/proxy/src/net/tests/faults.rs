@@ -2,9 +2,11 @@
 
 use std::io;
 
+use polypath_units::BitRate;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::*;
+use crate::throttle::Limit;
 
 /// What a server does with whoever comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +157,9 @@ async fn no_fault_of_a_server_looks_like_all_of_an_answer() {
         Origin::Stalls,
     ];
     let ways = [Way::Forward, Way::Socks, Way::Connect, Way::Get];
-    for (way, by_tls) in ways.into_iter().flat_map(|way| [(way, false), (way, true)]) {
+    let cases =
+        ways.into_iter().flat_map(|way| [(way, false, false), (way, true, false), (way, false, true)]);
+    for (way, by_tls, is_limited) in cases {
         for origin in origins {
             let listener = server().await;
             let at = listener.local_addr().unwrap();
@@ -168,6 +172,12 @@ async fn no_fault_of_a_server_looks_like_all_of_an_answer() {
             let entrance = way.entrance(at);
             let entrance = if by_tls { tls::entrance(entrance, false) } else { entrance.into() };
             let fixture = Fixture::with(entrance, limits.clone()).await;
+            if is_limited {
+                // It holds nobody back, and is asked.
+                let mut limit = Limit::new("much");
+                limit.rate = Some(BitRate::from_mbps(100_000));
+                fixture.proxy.set_limit(limit).unwrap();
+            }
             let mut client: Box<dyn Both> = if by_tls {
                 Box::new(fixture.connect_by_tls().await)
             } else {

@@ -37,6 +37,10 @@ impl<'a> Dialer<'a> {
 
     /// The rules are of servers: whoever set the proxy up wants it.
     pub(super) async fn dial(&self) -> Result<Leg, ConnectFailure> {
+        // Who forwards connects before anybody could see where it came.
+        if self.at.address().is_some_and(|place| self.own.are_at(place)) {
+            return Err(ConnectFailure::Upstream(UpstreamFailure::Itself));
+        }
         let leg = self.leg_of(self.connector.connect(self.at, self.limit, |_| true).await)?;
         match (self.tls, leg) {
             (Some(tls), Leg::Plain(stream)) => Box::pin(tls.secure(stream, &self.at.host)).await,
