@@ -109,11 +109,11 @@ pub use polypath_config::{Policies, PolicyKind};
 pub use polypath_mptcp::{ConnectionConfig, ConnectionInfo};
 #[doc(inline)]
 pub use polypath_stack::engine::{
-    ConnectOptions, Engine, Keepalive, Listener, Stream, StreamInfo, SubflowInfo,
+    Arrival, ConnectOptions, Engine, Keepalive, Listener, Stream, StreamInfo, SubflowInfo,
 };
 #[cfg(feature = "kernel")]
 #[doc(inline)]
-pub use polypath_stack::engine::{KernelEngine, KernelListener, KernelStream};
+pub use polypath_stack::engine::{KernelArrival, KernelEngine, KernelListener, KernelStream};
 #[doc(inline)]
 pub use polypath_stack::stack::{
     NoRuntime, OwnedReadHalf, OwnedWriteHalf, Stack, StackEnded, StackListener, StackStream, Unanswered,

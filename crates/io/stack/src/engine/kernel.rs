@@ -6,11 +6,14 @@ use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use polypath_mptcp::SubflowInfo;
 use polypath_system::Namespace;
+use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::kernel_buffers::{
@@ -239,9 +242,8 @@ impl KernelEngine {
         socket.bind(local).map_err(refused)?;
         self.keepalive.set(SockRef::from(&socket));
         self.listen_fast(&socket, self.is_plain_tcp);
-        let inner = socket.listen(BACKLOG as u32).map_err(refused)?;
-        let (tally, wants_multipath) = (self.tally.clone(), !self.is_plain_tcp);
-        Ok(KernelListener { inner, keepalive: self.keepalive, tally, wants_multipath })
+        let listener = socket.listen(BACKLOG as u32).and_then(TcpListener::into_std).map_err(refused)?;
+        self.listener(listener, !self.is_plain_tcp)
     }
 
     /// Where that can't be, clients connect as others do.
@@ -263,8 +265,14 @@ impl KernelEngine {
         self.keepalive.set(socket);
         self.listen_fast(&listener, !wants_multipath);
         listener.set_nonblocking(true)?;
-        let (inner, tally) = (TcpListener::from_std(listener)?, self.tally.clone());
-        Ok(KernelListener { inner, keepalive: self.keepalive, tally, wants_multipath })
+        self.listener(listener, wants_multipath)
+    }
+
+    fn listener(&self, listener: std::net::TcpListener, wants_multipath: bool) -> io::Result<KernelListener> {
+        // SAFETY: the listener owns its descriptor, which stays open and the same as long as the `AsyncFd`.
+        #[allow(unsafe_code)]
+        let inner = unsafe { AsyncFd::register_with_interest(listener, Interest::READABLE)? };
+        Ok(KernelListener { inner, keepalive: self.keepalive, tally: self.tally.clone(), wants_multipath })
     }
 }
 
@@ -279,7 +287,7 @@ pub fn socket_info(socket: &impl AsFd) -> io::Result<StreamInfo> {
 /// A listening socket of the kernel.
 #[derive(Debug)]
 pub struct KernelListener {
-    inner: TcpListener,
+    inner: AsyncFd<std::net::TcpListener>,
     keepalive: Keepalive,
     tally: SharedTally,
     wants_multipath: bool,
@@ -288,17 +296,57 @@ pub struct KernelListener {
 impl KernelListener {
     /// The next connection.
     pub async fn accept(&self) -> io::Result<(KernelStream, SocketAddr)> {
-        let (inner, peer) = self.inner.accept().await?;
+        let (arrival, peer) = self.arrival().await?;
+        arrival.drive().map(|stream| (stream, peer))
+    }
+
+    /// The next connection, which any runtime may drive.
+    pub async fn arrival(&self) -> io::Result<(KernelArrival, SocketAddr)> {
+        let accept = |listener: &std::net::TcpListener| {
+            let (socket, peer) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+            let peer = peer.ok_or(io::ErrorKind::Unsupported)?;
+            Ok((std::net::TcpStream::from(socket), SocketAddr::try_from(peer)?))
+        };
+        let (socket, peer) = self.inner.async_io(Interest::READABLE, accept).await?;
         // Those of plain TCP have it from the one that listens.
         if self.wants_multipath {
-            self.keepalive.set(SockRef::from(&inner));
+            self.keepalive.set(SockRef::from(&socket));
         }
-        Ok((KernelStream::new(inner, peer, !self.wants_multipath, &self.tally), peer))
+        let (socket, is_plain, tally) = (Some(socket), !self.wants_multipath, self.tally.clone());
+        Ok((KernelArrival { socket, peer, is_plain, tally }, peer))
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.inner.local_addr()
+        self.inner.get_ref().local_addr()
+    }
+}
+
+/// A connection of the kernel that no runtime drives yet. It is reset if none ever does.
+#[derive(Debug)]
+pub struct KernelArrival {
+    /// Until a runtime drives it.
+    socket: Option<std::net::TcpStream>,
+    peer: SocketAddr,
+    is_plain: bool,
+    tally: SharedTally,
+}
+
+impl KernelArrival {
+    /// From now on the runtime drives it that this is called in. Errors: the runtime can watch no more sockets.
+    pub fn drive(mut self) -> io::Result<KernelStream> {
+        let socket = self.socket.take().ok_or(io::ErrorKind::NotConnected)?;
+        let inner = TcpStream::from_std(socket)?;
+        Ok(KernelStream::new(inner, self.peer, self.is_plain, &self.tally))
+    }
+}
+
+impl Drop for KernelArrival {
+    /// An end would look like an answer.
+    fn drop(&mut self) {
+        if let Some(socket) = &self.socket {
+            let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+        }
     }
 }
 

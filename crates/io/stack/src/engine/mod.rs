@@ -25,7 +25,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 #[cfg(feature = "kernel")]
-pub use kernel::{KernelEngine, KernelListener, KernelStream, SocketOptions, socket_info};
+pub use kernel::{KernelArrival, KernelEngine, KernelListener, KernelStream, SocketOptions, socket_info};
 #[cfg(feature = "kernel")]
 pub use kernel_congestion::{CongestionRefused, choose_congestion};
 #[cfg(feature = "kernel")]
@@ -169,12 +169,47 @@ impl Listener {
         }
     }
 
+    /// As [`Listener::accept`], for a program with several runtimes: any of them may drive it.
+    pub async fn arrival(&self) -> io::Result<(Arrival, SocketAddr)> {
+        match self {
+            Self::Stack(listener) => {
+                listener.accept().await.map(|(stream, peer)| (Arrival::Stack(stream), peer))
+            }
+            #[cfg(feature = "kernel")]
+            Self::Kernel(listener) => {
+                listener.arrival().await.map(|(arrival, peer)| (Arrival::Kernel(arrival), peer))
+            }
+        }
+    }
+
     /// Where it listens, as the network knows it.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Stack(listener) => Ok(listener.stack().seen_at(listener.local_addr())),
             #[cfg(feature = "kernel")]
             Self::Kernel(listener) => listener.local_addr(),
+        }
+    }
+}
+
+/// A connection that has arrived. One of the kernel has no runtime yet, and is reset if it never gets one.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Arrival {
+    /// At our own stack, whose runtime goes on to drive it.
+    Stack(StackStream),
+    /// At the kernel's Multipath TCP.
+    #[cfg(feature = "kernel")]
+    Kernel(KernelArrival),
+}
+
+impl Arrival {
+    /// From now on the runtime drives it that this is called in. Errors: the runtime can watch no more sockets.
+    pub fn drive(self) -> io::Result<Stream> {
+        match self {
+            Self::Stack(stream) => Ok(Stream::Stack(stream)),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(arrival) => arrival.drive().map(Stream::Kernel),
         }
     }
 }
