@@ -142,6 +142,8 @@ struct Book {
     idle: BTreeSet<(Instant, ClientKey)>,
     /// Octets that the process had, and when.
     measured: Option<(u64, Instant)>,
+    /// Threads look at the clock before they wait for the book: who comes next may have looked earlier.
+    latest: Instant,
 }
 
 impl Book {
@@ -153,6 +155,8 @@ impl Book {
         if self.memory().is_some_and(|memory| memory.is_full()) {
             return Err(Overload::Memory);
         }
+        let now = self.latest.max(now);
+        self.latest = now;
         let known = self.clients.get(&key).copied();
         let (account, last) = known.unwrap_or_default();
         let account = account.after_one(Whose::Client, now, &self.limits.each)?;
@@ -215,7 +219,7 @@ impl Clients {
     #[must_use]
     pub fn new(limits: ClientLimits) -> Self {
         let (all, clients, idle) = (Account::default(), BTreeMap::new(), BTreeSet::new());
-        let book = Book { limits, all, clients, idle, measured: None };
+        let book = Book { limits, all, clients, idle, measured: None, latest: Instant::ZERO };
         Self(Arc::new(Mutex::new(book)))
     }
 
@@ -391,6 +395,14 @@ mod tests {
         clients.set_limits(ClientLimits { all: Allowance { new_per_second: 0, ..PLENTY }, ..LIMITS });
         let refused = clients.admit(Instant::from_secs(9), ip("192.0.2.1"));
         assert_eq!(refused.unwrap_err(), Overload::Pace(Whose::All));
+    }
+
+    #[test]
+    fn who_has_looked_at_the_clock_a_moment_before_another_is_not_too_soon() {
+        let unlimited = Allowance { new_per_second: u32::MAX, burst: u32::MAX, ..PLENTY };
+        let clients = Clients::new(ClientLimits { each: unlimited, all: unlimited, ..LIMITS });
+        let admit = |nanos| clients.admit(Instant::from_nanos(nanos), ip("192.0.2.1"));
+        let _within = [admit(2000).unwrap(), admit(1000).unwrap()];
     }
 
     #[test]
