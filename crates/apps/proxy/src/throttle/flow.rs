@@ -80,7 +80,8 @@ struct Asked {
 #[derive(Debug, Default)]
 struct Table {
     lanes: BTreeMap<Arc<str>, Lanes>,
-    flows: BTreeMap<FlowId, Entry>,
+    /// Boxed: a map has places that are free, and there are two flows for each connection.
+    flows: BTreeMap<FlowId, Box<Entry>>,
     next: u64,
 }
 
@@ -282,12 +283,13 @@ impl Throttle {
     /// A flow. It has the limits that are of it as long as it is kept.
     #[must_use]
     pub fn open(&self, key: FlowKey) -> Flow {
-        let mut table = self.table();
-        let id = FlowId(table.next);
-        table.next += 1;
         let is_limited = Arc::new(AtomicBool::new(false));
         let client = key.client.into();
         let entry = Entry { key, client, limits: Vec::new(), is_limited: is_limited.clone(), asked: None };
+        let entry = Box::new(entry);
+        let mut table = self.table();
+        let id = FlowId(table.next);
+        table.next += 1;
         table.flows.insert(id, entry);
         table.sort_in(id);
         Flow { throttle: self.clone(), id, is_limited }
