@@ -294,15 +294,18 @@ fn several_threads_serve_connections() {
             });
         }
     });
-    let workers = || {
+    // Nanoseconds that threads beside the first have run.
+    let ran = || {
         let tasks = fs::read_dir(format!("/proc/{}/task", proxy.child.id())).expect("its threads");
-        let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
-        names.filter(|name| name.starts_with("tokio")).count()
+        let tasks = tasks.filter_map(|task| {
+            let task = task.ok()?.path();
+            let is_serving = fs::read_to_string(task.join("comm")).ok()?.starts_with("serving-");
+            let figures = is_serving.then(|| fs::read_to_string(task.join("schedstat")))?.ok()?;
+            figures.split(' ').next()?.parse::<u64>().ok()
+        });
+        tasks.collect::<Vec<_>>()
     };
-    // A thread gives itself its name, a little after it began.
-    while workers() < 2 {
-        sleep(Duration::from_millis(10));
-    }
+    let [before] = ran()[..] else { panic!("one thread beside the first") };
     std::thread::scope(|scope| {
         for number in 0..16_u8 {
             let at = proxy.at;
@@ -317,6 +320,8 @@ fn several_threads_serve_connections() {
             });
         }
     });
+    let [after] = ran()[..] else { panic!("one thread beside the first") };
+    assert!(after > before, "the other thread serves nobody");
     let said = proxy.refused(&["--threads", "2", "--engine", "udp", "--socks", "0"]);
     assert!(said.contains("--threads: expected --engine kernel or tcp"), "{said}");
 }

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroUsize;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -28,15 +27,9 @@ pub(super) fn block_on_heeding<T>(
     if hangup_ends { block_on(work) } else { block_on_until(&[SignalKind::terminate()], work) }
 }
 
-/// As [`block_on`], for a command that deals with all signals by itself, and has thousands of connections, which that many threads may serve.
-pub(super) fn block_on_own_signals<T>(
-    threads: NonZeroUsize,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    if threads == NonZeroUsize::MIN {
-        return in_runtime(work);
-    }
-    block_on_in(Builder::new_multi_thread().worker_threads(threads.get()), work)
+/// As [`block_on`], for a command that deals with all signals by itself.
+pub(super) fn block_on_own_signals<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    in_runtime(work)
 }
 
 /// As [`block_on`], for commands that SIGINT just ends.
@@ -135,15 +128,8 @@ fn block_on_until<T>(
 }
 
 fn in_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    block_on_in(&mut Builder::new_current_thread(), work)
-}
-
-fn block_on_in<T>(
-    builder: &mut Builder,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
     polypath_system::process::raise_descriptor_limit();
-    let runtime = builder.enable_all().build();
+    let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Run(format!("can't start the runtime: {error}")))?;
     runtime.block_on(work)
 }

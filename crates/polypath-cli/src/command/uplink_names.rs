@@ -1,7 +1,7 @@
 //! Which interface an address of this machine belongs to, for those who ask again and again.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use polypath_netsetup::abilities::Interfaces;
@@ -27,13 +27,20 @@ impl UplinkNames {
         if addr.is_loopback() {
             return None;
         }
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.lock();
         if known.interfaces.name_of(addr).is_none() && known.looked_at.is_none_or(|at| at.elapsed() >= PAUSE)
         {
-            // What can't be read has no names.
+            known.looked_at = Some(Instant::now());
+            drop(known);
+            // What can't be read has no names. Other threads ask meanwhile.
             let found = Namespace::current().and_then(|namespace| Interfaces::look(&namespace));
-            *known = Known { interfaces: found.unwrap_or_default(), looked_at: Some(Instant::now()) };
+            known = self.lock();
+            known.interfaces = found.unwrap_or_default();
         }
         known.interfaces.name_of(addr).map(str::to_string)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

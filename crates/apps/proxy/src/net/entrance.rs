@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use polypath_stack::Engine;
-use polypath_stack::engine::{Listener, Stream};
+use polypath_stack::engine::{Arrival, Listener};
 use polypath_stack::stack::PathLimitSet;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
@@ -29,6 +30,7 @@ use super::leg::Leg;
 use super::negotiate::{negotiate, say_farewell};
 use super::own_places::OwnPlaces;
 use super::owners::Owners;
+use super::runtimes::{Runtimes, Served};
 use super::session::{Ending, SessionEnd};
 use super::sessions::{Held, Session, Sessions};
 use super::settings::{CurrentSettings, Entrance, EntranceKind, InterceptedBy, Settings};
@@ -91,6 +93,7 @@ impl Proxy {
             owners: Owners::default(),
             lasting: Lasting::default(),
             own_places: OwnPlaces::default(),
+            runtimes: Runtimes::default(),
             fullness: Mutex::default(),
             told_at_once: Semaphore::new(MOST_TOLD),
             log: Box::new(log),
@@ -175,12 +178,17 @@ impl Proxy {
             let accepted = tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop >= Stop::Draining) => return,
-                accepted = listener.accept() => accepted,
+                accepted = listener.arrival() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => {
+                Ok((arrival, peer)) => {
                     let client = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-                    tokio::spawn(self.0.clone().session(stream, client, at, entrance.clone()));
+                    let (runtime, served) = self.0.runtimes.least_busy();
+                    let session = self.0.clone().session(arrival, client, at, entrance.clone(), served);
+                    drop(match runtime {
+                        Some(runtime) => runtime.spawn(session),
+                        None => tokio::spawn(session),
+                    });
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut is_told, true) {
@@ -192,13 +200,20 @@ impl Proxy {
         }
     }
 
+    /// Has these runtimes serve connections, too, beside the one in which clients are let in. They have to last until [`Proxy::drain`] has ended: what
+    /// one of them has ends with it, and the others get the rest. To be called once: later calls change nothing. A proxy whose engine is a stack of
+    /// ours gains nothing by it.
+    pub fn serve_by(&self, runtimes: impl IntoIterator<Item = Handle>) {
+        self.0.runtimes.add(runtimes);
+    }
+
     /// Lets nobody in any more, waits until those within have finished, and resets who has not within `limit`. Returns whether all have
     /// finished by themselves.
     pub async fn drain(&self, limit: Duration) -> bool {
         self.0.stop.send_replace(Stop::Draining);
-        let has_drained = timeout(limit, self.0.sessions.drained()).await.is_ok();
+        let has_drained = timeout(limit, self.0.runtimes.idle()).await.is_ok();
         self.0.stopped.set();
-        self.0.sessions.drained().await;
+        self.0.runtimes.idle().await;
         has_drained
     }
 }
@@ -217,13 +232,15 @@ impl Inner {
     /// What leads to where bytes pass through is boxed, and given back before they do: those that last hold little.
     fn session(
         self: Arc<Self>,
-        stream: Stream,
+        arrival: Arrival,
         peer: SocketAddr,
         at: Option<SocketAddr>,
         entrance: Arc<Entrance>,
+        mut served: Served,
     ) -> impl Future<Output = ()> {
-        let entering = Box::pin(self.clone().enter(Leg::Plain(stream), peer, at, entrance.clone()));
+        let entering = Box::pin(self.clone().enter(arrival, peer, at, entrance.clone()));
         async move {
+            served.begin();
             let Some((held, entered)) = entering.await else { return };
             let session = held.session();
             let (ending, are_multipath) = match entered {
@@ -240,6 +257,8 @@ impl Inner {
             };
             let known = Known { is_multipath: are_multipath, ..session.known() };
             self.tell(entrance.protocol(), session.client(), &known, session.flow(), &ending);
+            // Who waits until none is served finds nobody within.
+            drop((held, served));
         }
     }
 
@@ -247,12 +266,20 @@ impl Inner {
     #[expect(clippy::manual_async_fn, reason = "an async fn has room for its arguments twice")]
     fn enter(
         self: Arc<Self>,
-        mut stream: Leg,
+        arrival: Arrival,
         peer: SocketAddr,
         at: Option<SocketAddr>,
         entrance: Arc<Entrance>,
     ) -> impl Future<Output = Option<(Held, Entered)>> {
         async move {
+            // Here, as this may be another thread than the one that has let it in.
+            let mut stream = match arrival.drive() {
+                Ok(stream) => Leg::Plain(stream),
+                Err(error) => {
+                    self.tell_of_nobody(&entrance, peer, &Ending::ClientBroke(error.to_string().into()));
+                    return None;
+                }
+            };
             // What is said of a connection that just passes through comes from the server alone: its first bytes wait for nothing.
             let says_nothing =
                 matches!(entrance.kind, EntranceKind::Forward(_) | EntranceKind::Transparent(_));
@@ -272,14 +299,19 @@ impl Inner {
                     }
                 };
                 let limit = self.settings().timeouts.asking;
-                let ending = match timeout(limit, read_proxy_header(&mut stream, &mut input)).await {
-                    Ok(Ok(ProxyHeader::Proxied { source, .. })) => {
+                let read = {
+                    let reading = pin!(timeout(limit, read_proxy_header(&mut stream, &mut input)));
+                    self.unless_stopped(reading).await
+                };
+                let ending = match read {
+                    Some(Ok(Ok(ProxyHeader::Proxied { source, .. }))) => {
                         client = source;
                         None
                     }
-                    Ok(Ok(ProxyHeader::Local)) => None,
-                    Ok(Err(ending)) => Some(ending),
-                    Err(_) => Some(Ending::Unasked),
+                    Some(Ok(Ok(ProxyHeader::Local))) => None,
+                    Some(Ok(Err(ending))) => Some(ending),
+                    Some(Err(_)) => Some(Ending::Unasked),
+                    None => Some(Ending::Stopped),
                 };
                 if let Some(ending) = ending {
                     // No end: it would be an empty answer.
@@ -538,14 +570,14 @@ mod tests {
     use super::*;
 
     /// Of what the function returns, which is not called.
-    fn future_bytes<A, B, C, D, E, F: Future>(_: impl Fn(A, B, C, D, E) -> F) -> usize {
-        size_of::<F>()
+    fn future_bytes<A, B, C, D, E, F, G: Future>(_: impl Fn(A, B, C, D, E, F) -> G) -> usize {
+        size_of::<G>()
     }
 
     #[test]
     fn a_connection_holds_little() {
         // Each has this, and it is moved when the connection comes. A future that is handed on by value doubles it unseen.
         let bytes = future_bytes(Inner::session);
-        assert!(bytes <= 1056, "{bytes} bytes");
+        assert!(bytes <= 1064, "{bytes} bytes");
     }
 }

@@ -3,7 +3,7 @@
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::sync::PoisonError;
+use std::sync::TryLockError;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -11,7 +11,7 @@ use polypath_units::{Duration as Span, Instant};
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-use super::clock::{cookie_period, now};
+use super::clock::{self, cookie_period, now};
 use super::leg::Leg;
 use super::negotiate::{negotiate, say_farewell};
 use super::session::Ending;
@@ -62,13 +62,18 @@ impl Inner {
     }
 
     fn measure(&self, now: Instant) {
+        // One thread measures at a time, and others go by what is known.
+        let mut fullness = match self.fullness.try_lock() {
+            Ok(fullness) => fullness,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         let surroundings = self.settings().surroundings.clone();
         let measured = || {
-            self.clients.set_memory(now, surroundings.memory()?);
+            self.clients.set_memory(clock::now(), surroundings.memory()?);
             self.clients.memory()
         };
         let Some(mut memory) = measured() else { return };
-        let mut fullness = self.fullness.lock().unwrap_or_else(PoisonError::into_inner);
         let was_asked = fullness.given_back_at.is_some_and(|at| now.since(at) < BETWEEN);
         if memory.is_full() && !was_asked {
             fullness.given_back_at = Some(now);

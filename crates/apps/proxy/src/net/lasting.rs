@@ -77,7 +77,8 @@ struct Watching<'a> {
 impl Drop for Watching<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            *self.lasting.lock() = State::default();
+            // Others' connections are still there.
+            self.lasting.lock().is_watched = false;
         }
     }
 }

@@ -25,6 +25,7 @@ mod own_places;
 mod owners;
 mod path_limits;
 mod pump;
+mod runtimes;
 mod secured;
 mod session;
 mod sessions;

@@ -7,6 +7,7 @@ mod framing;
 mod full;
 mod limits;
 mod own_stack;
+mod runtimes;
 mod tls;
 mod via;
 

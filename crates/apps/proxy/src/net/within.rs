@@ -22,6 +22,7 @@ use super::leg::Leg;
 use super::own_places::OwnPlaces;
 use super::owners::{OfStack, Owners, of_stack};
 use super::pump::{Early, Moved, both, broken, ways};
+use super::runtimes::Runtimes;
 use super::session::{Ending, SessionEnd};
 use super::sessions::{Ends, Session, Sessions};
 use super::settings::{CurrentSettings, Entrance, Settings};
@@ -47,6 +48,7 @@ pub(super) struct Inner {
     pub(super) path_limits: Option<PathLimitSet>,
     pub(super) lasting: Lasting,
     pub(super) own_places: OwnPlaces,
+    pub(super) runtimes: Runtimes,
     pub(super) clients: Clients,
     pub(super) fullness: Mutex<Fullness>,
     /// Places for those who are told that they can't come in.

@@ -13,6 +13,7 @@ use super::super::Failure;
 use super::super::engine::EngineArguments;
 use super::entrances::{EntrancePlan, Forward, Listen, Protocol, parse_forward, parse_listen, parse_port};
 use super::file::{self, File};
+use super::room;
 use super::successor::Successor;
 use super::throttle::Change;
 use super::transparent::Transparent;
@@ -112,7 +113,7 @@ pub(super) struct RunArguments {
     /// Become this user once clients can enter, and give up root's rights for good (engines kernel and tcp)
     #[arg(long, value_name = "NAME")]
     pub(super) user: Option<String>,
-    /// How many threads serve connections (engines kernel and tcp) [default: 1]
+    /// How many threads serve connections (engines kernel and tcp) [default: one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
     /// Ask a converter on the way in the first packet (with --engine tcp), and take such packets (with --accept tcp): TCP Fast Open, RFC 7413
@@ -154,16 +155,25 @@ impl RunArguments {
         Ok(Self { engine: self.engine.configured(None, policies)?, ..self.clone() })
     }
 
-    /// How many threads serve connections.
-    pub(super) fn threads(&self) -> Result<NonZeroUsize, Failure> {
-        match self.threads {
-            Some(threads) if threads > NonZeroUsize::MIN && !self.engine.is_of_kernel() => {
-                Err(Failure::Input(
-                    "--threads: expected --engine kernel or tcp with it; our own stack has one thread".into(),
-                ))
-            }
-            threads => Ok(threads.unwrap_or(NonZeroUsize::MIN)),
+    /// Whether that many threads can serve connections.
+    pub(super) fn check_threads(&self) -> Result<(), Failure> {
+        if self.threads.is_some_and(|threads| threads > NonZeroUsize::MIN) && !self.engine.is_of_kernel() {
+            return Err(Failure::Input(
+                "--threads: expected --engine kernel or tcp with it; our own stack has one thread".into(),
+            ));
         }
+        Ok(())
+    }
+
+    /// How many threads serve connections beside the first.
+    pub(super) fn further_threads(&self) -> usize {
+        let most = if self.engine.is_of_kernel() { room::cores() } else { NonZeroUsize::MIN };
+        self.threads.unwrap_or(most).get() - 1
+    }
+
+    /// Whether somebody said how many.
+    pub(super) fn has_chosen_threads(&self) -> bool {
+        self.threads.is_some()
     }
 
     /// Whom it becomes, if anybody.

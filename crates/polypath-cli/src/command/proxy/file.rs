@@ -161,7 +161,7 @@ impl Default for Plan {
             throttle: Vec::new(),
             default: Verdict::Allow,
             rules: Vec::new(),
-            limits: room::limits(descriptor_limit()),
+            limits: room::limits(descriptor_limit(), room::cores()),
             timeouts,
         }
     }

@@ -22,6 +22,7 @@ mod stage;
 mod status;
 mod successor;
 mod surroundings;
+mod threads;
 mod throttle;
 mod tls;
 mod told;
@@ -55,7 +56,8 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             raise_descriptor_limit();
             let plan = arguments.plan()?;
             let given = Given { handed_down: HandedDown::take(), successor: arguments.successor()? };
-            block_on_own_signals(arguments.threads()?, running::run(arguments, policies, plan, given))
+            arguments.check_threads()?;
+            block_on_own_signals(running::run(arguments, policies, plan, given))
         }
     }
 }

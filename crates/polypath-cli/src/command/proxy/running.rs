@@ -32,6 +32,7 @@ use super::limits::{self, Limits};
 use super::stage::Stage;
 use super::successor::Successor;
 use super::surroundings::Machine;
+use super::threads::Threads;
 use super::told;
 
 /// What connections of our own stack may take to close after the end.
@@ -105,6 +106,8 @@ pub(super) async fn run(
             lines.line(&if is_json { told::json(end, now) } else { told::text(end, now) });
         }
     });
+    let threads = begin_threads(arguments)?;
+    proxy.serve_by(threads.runtimes());
     let name = offered.as_ref().map_or("proxy", Offered::name).to_owned();
     // Who offers figures goes on after the end, and must not hold the engine on.
     let figures = Arc::new(proxy.clone());
@@ -200,6 +203,7 @@ pub(super) async fn run(
         _ = proxy.drain(plan.drain) => {}
         () = wishes.end() => drop(proxy.drain(Duration::ZERO).await),
     }
+    drop(threads);
     keeping.save(&proxy);
     let taken_down = match intercepting {
         Some(intercepting) => intercepting.close().await,
@@ -211,6 +215,20 @@ pub(super) async fn run(
         lines.finish(&written, LAST_LINES);
     }
     taken_down
+}
+
+/// Those that serve connections beside this one.
+fn begin_threads(arguments: &RunArguments) -> Result<Threads, Failure> {
+    let (threads, missing) = Threads::begin(arguments.further_threads());
+    let Some(error) = missing else { return Ok(threads) };
+    let got = threads.count() + 1;
+    if arguments.has_chosen_threads() {
+        return Err(Failure::Run(format!(
+            "--threads: the system gives {got} and no more ({error}): expected that many, or a higher limit (`ulimit -u`, `TasksMax`)"
+        )));
+    }
+    complain(&format!("{got} threads serve connections, and no more for now: {error}"));
+    Ok(threads)
 }
 
 /// Tells a service manager that wants to know, such as systemd where a unit has `Type=notify`.
