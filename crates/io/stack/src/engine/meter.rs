@@ -25,8 +25,10 @@ struct Counts {
     tally: Tally,
     /// By the address of this end.
     carried: Vec<(IpAddr, Carried)>,
-    /// The subflows of open connections, as they were when they were asked last.
-    open: BTreeMap<u64, Vec<SubflowInfo>>,
+    /// How many connections are open.
+    open: usize,
+    /// Their subflows, of those that were asked, as they were then.
+    subflows: BTreeMap<u64, Vec<SubflowInfo>>,
     next: u64,
 }
 
@@ -66,7 +68,7 @@ impl SharedTally {
     /// How many connections are open, and their subflows.
     pub(super) fn open(&self) -> (usize, Vec<SubflowInfo>) {
         let counts = self.lock();
-        (counts.open.len(), counts.open.values().flatten().cloned().collect())
+        (counts.open, counts.subflows.values().flatten().cloned().collect())
     }
 
     /// Counts a new connection from now on.
@@ -75,7 +77,7 @@ impl SharedTally {
         counts.tally.connections += 1;
         counts.next += 1;
         let number = counts.next;
-        counts.open.insert(number, Vec::new());
+        counts.open += 1;
         Meter {
             tally: self.clone(),
             number,
@@ -176,12 +178,14 @@ impl Meter {
         }
         // No more than there are: who opens and loses subflows without end fills no memory.
         self.known.retain(|(tuple, _)| info.subflows.iter().any(|subflow| subflow.tuple == *tuple));
-        counts.open.insert(self.number, info.subflows);
+        counts.subflows.insert(self.number, info.subflows);
     }
 }
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        self.tally.lock().open.remove(&self.number);
+        let mut counts = self.tally.lock();
+        counts.open -= 1;
+        counts.subflows.remove(&self.number);
     }
 }
