@@ -496,6 +496,11 @@ impl EngineArguments {
         matches!(self.engine(), Kind::Kernel | Kind::Tcp)
     }
 
+    /// Connections are of the kernel's TCP.
+    pub(super) fn is_tcp(&self) -> bool {
+        matches!(self.engine(), Kind::Tcp)
+    }
+
     /// The kernel's own sockets carry the connections within this machine.
     pub(super) fn is_kernel_within_the_machine(&self) -> bool {
         match self.engine() {
