@@ -104,7 +104,8 @@ impl Pace {
     /// What the bucket is after one more, or nothing if that is too soon.
     fn after_one(self, now: Instant, allowance: &Allowance) -> Option<Self> {
         let between = Duration::from_secs(1) / u64::from(allowance.new_per_second);
-        let full_at = self.full_at.max(now);
+        // No more is missing than there is room for, which may have become less.
+        let full_at = self.full_at.max(now).min(now + between * u64::from(allowance.burst.max(1)));
         let is_soon = full_at - now > between * u64::from(allowance.burst.max(1) - 1);
         (allowance.new_per_second != 0 && !is_soon).then(|| Self { full_at: full_at + between })
     }
@@ -403,6 +404,18 @@ mod tests {
         let clients = Clients::new(ClientLimits { each: unlimited, all: unlimited, ..LIMITS });
         let admit = |nanos| clients.admit(Instant::from_nanos(nanos), ip("192.0.2.1"));
         let _within = [admit(2000).unwrap(), admit(1000).unwrap()];
+    }
+
+    #[test]
+    fn a_limit_that_is_gone_holds_nobody_back() {
+        let each = Allowance { new_per_second: 1, burst: 9, ..PLENTY };
+        let clients = Clients::new(ClientLimits { each, ..LIMITS });
+        let admit = || clients.admit(Instant::ZERO, ip("192.0.2.1"));
+        let _within: Vec<_> = (0..9).map(|_| admit().unwrap()).collect();
+        assert_eq!(admit().unwrap_err(), Overload::Pace(Whose::Client));
+        let each = Allowance { new_per_second: u32::MAX, burst: u32::MAX, ..PLENTY };
+        clients.set_limits(ClientLimits { each, ..LIMITS });
+        admit().unwrap();
     }
 
     #[test]
