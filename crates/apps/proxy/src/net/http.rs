@@ -7,6 +7,7 @@ mod outgoing;
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
@@ -20,6 +21,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use self::body::{Passing, RequestLog};
 use self::held::{HeldStream, Taker};
@@ -60,6 +63,9 @@ struct Kept {
     is_multipath: bool,
     outgoing: Arc<Outgoing>,
 }
+
+/// A client that has asked for nothing yet may take so long for its first request once the proxy is to end.
+const ABOUT_TO_ASK: Duration = Duration::from_secs(1);
 
 /// One client's connection.
 struct Client {
@@ -116,7 +122,10 @@ pub(super) async fn serve(
         joined: Mutex::default(),
     });
     let answering = client.clone();
+    let has_asked = Arc::new(Notify::new());
+    let asks = has_asked.clone();
     let service = service_fn(move |request| {
+        asks.notify_one();
         let client = answering.clone();
         async move { Ok::<_, Infallible>(client.answer(request).await) }
     });
@@ -139,8 +148,16 @@ pub(super) async fn serve(
         match over {
             Some(served) => Some(served),
             None => {
-                served.as_mut().graceful_shutdown();
-                let served = proxy.unless_stopped(served.as_mut()).await;
+                let finishing = pin!(async {
+                    // Who has just come is about to ask.
+                    tokio::select! {
+                        served = served.as_mut() => return served,
+                        _ = timeout(ABOUT_TO_ASK, has_asked.notified()) => {}
+                    }
+                    served.as_mut().graceful_shutdown();
+                    served.await
+                });
+                let served = proxy.unless_stopped(finishing).await;
                 if served.is_none() {
                     client.session.give_up(Ending::Stopped);
                 }

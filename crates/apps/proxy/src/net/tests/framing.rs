@@ -188,3 +188,27 @@ async fn requests_that_the_proxy_gives_up_are_not_the_clients_fault() {
         }
     }
 }
+
+#[tokio::test]
+async fn who_came_just_before_the_end_is_answered() {
+    let server = server().await;
+    let at = server.local_addr().unwrap();
+    let fixture = Fixture::new(EntranceKind::Http).await;
+    let mut client = fixture.connect().await;
+    while fixture.proxy.sessions().count() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let proxy = fixture.proxy.clone();
+    let draining = tokio::spawn(async move { proxy.drain(Duration::from_secs(20)).await });
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    client.write_all(format!("GET http://{at}/ HTTP/1.1\r\nHost: {at}\r\n\r\n").as_bytes()).await.unwrap();
+    let (mut stream, _) = server.accept().await.unwrap();
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nall").await.unwrap();
+    let mut heard = Vec::new();
+    client.read_to_end(&mut heard).await.unwrap();
+    let heard = String::from_utf8(heard).unwrap();
+    assert!(heard.starts_with("HTTP/1.1 200") && heard.ends_with("all"), "{heard}");
+    assert!(draining.await.unwrap());
+}
