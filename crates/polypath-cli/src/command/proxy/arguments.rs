@@ -162,6 +162,9 @@ impl RunArguments {
                 "--threads: expected --engine kernel or tcp with it; our own stack has one thread".into(),
             ));
         }
+        if self.threads.is_some_and(|threads| threads > room::MOST_THREADS) {
+            return Err(Failure::Input(format!("--threads: expected at most {}", room::MOST_THREADS)));
+        }
         Ok(())
     }
 

@@ -13,9 +13,12 @@ const SPARE_DESCRIPTORS: u64 = 600;
 /// Of a thread that serves connections: what it waits with, twice, and what wakes it.
 const DESCRIPTORS_OF_THREAD: u64 = 3;
 
-/// How many cores the process may use.
+/// More threads are of no use to anybody.
+pub(super) const MOST_THREADS: NonZeroUsize = NonZeroUsize::new(128).expect("some");
+
+/// How many cores the process may use, as far as each can have a thread.
 pub(super) fn cores() -> NonZeroUsize {
-    available_parallelism().unwrap_or(NonZeroUsize::MIN)
+    available_parallelism().unwrap_or(NonZeroUsize::MIN).min(MOST_THREADS)
 }
 
 /// What holds unless the file says otherwise, in a process that may have so many descriptors and a thread for each of so many cores: whoever is let in finds two of them, and one client can't

@@ -93,7 +93,8 @@ pub(super) async fn run(
         converting = take_first_packets(converting);
     }
     let multipath = (arguments.accept == Accept::Kernel).then(KernelEngine::new);
-    let (lines, written) = Log::new(io::stdout(), complain).map_err(Failure::run)?;
+    let no_thread = |error| Failure::Run(format!("the log can't have a thread: {error}"));
+    let (lines, written) = Log::new(io::stdout(), complain).map_err(no_thread)?;
     let lines = Arc::new(lines);
     // Who looks at the proxy may hold it on; at its end the lines are to be finished all the same.
     let logging = Arc::downgrade(&lines);
@@ -106,8 +107,6 @@ pub(super) async fn run(
             lines.line(&if is_json { told::json(end, now) } else { told::text(end, now) });
         }
     });
-    let threads = begin_threads(arguments)?;
-    proxy.serve_by(threads.runtimes());
     let name = offered.as_ref().map_or("proxy", Offered::name).to_owned();
     // Who offers figures goes on after the end, and must not hold the engine on.
     let figures = Arc::new(proxy.clone());
@@ -147,6 +146,9 @@ pub(super) async fn run(
         let begun = Answering { proxy: proxy.clone(), limits, doubts, machine, stage, asked: ask };
         answering = Some(begun.begin(offered)?);
     }
+    // Last, as where the system gives few threads, others are needed more.
+    let threads = begin_threads(arguments)?;
+    proxy.serve_by(threads.runtimes());
     tell_manager(&[NotifyState::Ready]);
     let mut saves = tokio::time::interval(SAVED);
     saves.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -219,15 +221,16 @@ pub(super) async fn run(
 
 /// Those that serve connections beside this one.
 fn begin_threads(arguments: &RunArguments) -> Result<Threads, Failure> {
-    let (threads, missing) = Threads::begin(arguments.further_threads());
+    let further = arguments.further_threads();
+    let (threads, missing) = Threads::begin(further);
     let Some(error) = missing else { return Ok(threads) };
-    let got = threads.count() + 1;
+    let (got, wanted) = (threads.count() + 1, further + 1);
     if arguments.has_chosen_threads() {
         return Err(Failure::Run(format!(
             "--threads: the system gives {got} and no more ({error}): expected that many, or a higher limit (`ulimit -u`, `TasksMax`)"
         )));
     }
-    complain(&format!("{got} threads serve connections, and no more for now: {error}"));
+    complain(&format!("only {got} of {wanted} threads can serve connections: {error}"));
     Ok(threads)
 }
 
