@@ -27,11 +27,6 @@ pub(super) fn block_on_heeding<T>(
     if hangup_ends { block_on(work) } else { block_on_until(&[SignalKind::terminate()], work) }
 }
 
-/// As [`block_on`], for a command that deals with all signals by itself.
-pub(super) fn block_on_own_signals<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    in_runtime(work)
-}
-
 /// As [`block_on`], for commands that SIGINT just ends.
 pub(super) fn block_on_interruptibly<T>(
     work: impl Future<Output = Result<T, Failure>>,
@@ -127,7 +122,8 @@ fn block_on_until<T>(
     })
 }
 
-fn in_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+/// As [`block_on`], for a command that deals with all signals by itself.
+pub(super) fn in_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     polypath_system::process::raise_descriptor_limit();
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Run(format!("can't start the runtime: {error}")))?;

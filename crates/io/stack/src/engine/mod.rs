@@ -158,15 +158,8 @@ pub enum Listener {
 impl Listener {
     /// The next connection, and the peer's address.
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
-        match self {
-            Self::Stack(listener) => {
-                listener.accept().await.map(|(stream, peer)| (Stream::Stack(stream), peer))
-            }
-            #[cfg(feature = "kernel")]
-            Self::Kernel(listener) => {
-                listener.accept().await.map(|(stream, peer)| (Stream::Kernel(stream), peer))
-            }
-        }
+        let (arrival, peer) = self.arrival().await?;
+        arrival.drive().map(|stream| (stream, peer))
     }
 
     /// As [`Listener::accept`], for a program with several runtimes: any of them may drive it.

@@ -42,7 +42,7 @@ use self::handed_down::HandedDown;
 pub(super) use self::report::ProxyReport;
 use self::running::Given;
 use super::Failure;
-use super::network::block_on_own_signals;
+use super::network::in_runtime;
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     match &arguments.what {
@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             let plan = arguments.plan()?;
             let given = Given { handed_down: HandedDown::take(), successor: arguments.successor()? };
             arguments.check_threads()?;
-            block_on_own_signals(running::run(arguments, policies, plan, given))
+            in_runtime(running::run(arguments, policies, plan, given))
         }
     }
 }

@@ -21,8 +21,8 @@ pub(super) fn cores() -> NonZeroUsize {
     available_parallelism().unwrap_or(NonZeroUsize::MIN).min(MOST_THREADS)
 }
 
-/// What holds unless the file says otherwise, in a process that may have so many descriptors and a thread for each of so many cores: whoever is let in finds two of them, and one client can't
-/// take all from the others.
+/// What holds unless the file says otherwise, in a process that may have so many descriptors and a thread for each of so many cores: whoever is let in
+/// finds two descriptors, and one client can't take all from the others.
 pub(super) fn limits(descriptors: u64, cores: NonZeroUsize) -> ClientLimits {
     let mut limits = Settings::default().limits;
     let further_threads = (cores.get() - 1) as u64;
