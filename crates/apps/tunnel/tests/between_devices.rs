@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use polypath_system::tun::{Tun, TunConfig};
 use polypath_system::{Namespace, Netlink};
-use polypath_testbed::is_root_or_skip;
+use polypath_testbed::{is_root_or_skip, wait_for_addresses};
 use polypath_tunnel::offload::{Coalescer, Segmenter, VNET_HEADER_BYTES};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -28,19 +28,19 @@ struct Host {
 impl Host {
     fn new(addresses: [&str; 2]) -> Self {
         let namespace = Namespace::create().expect("a namespace");
-        // Its addresses are there at once.
+        // Its addresses need no second of detection.
         namespace.set_variable("net/ipv6/conf/default/accept_dad", "0").expect("a variable");
         let config = TunConfig { udp_segmentation: true, ..TunConfig::default() };
+        let addresses = addresses.map(|addr| addr.parse::<IpAddr>().expect("an address"));
         let tun = namespace.run(|| {
             let tun = Tun::create(&config).expect("a device");
             let netlink = Netlink::new().expect("netlink");
             netlink.set_mtu(tun.name(), MTU_BYTES as u32).expect("an MTU");
             netlink.set_up(tun.name()).expect("it comes up");
             for (addr, length) in addresses.iter().zip([24, 64]) {
-                netlink
-                    .add_address(tun.name(), addr.parse().expect("an address"), length)
-                    .expect("an address");
+                netlink.add_address(tun.name(), *addr, length).expect("an address");
             }
+            wait_for_addresses(&netlink, tun.name(), &addresses).expect("they are usable");
             tun
         });
         Self { namespace, tun: tun.expect("a device") }

@@ -61,31 +61,17 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// The kernel makes addresses of IPv6 usable some time later, on a busy machine much later. What connects before that
-    /// does so from the loopback address, and never gets an answer.
+    /// What connects before that does so from the loopback address, and never gets an answer.
     fn wait_for_addresses(&self) -> io::Result<()> {
-        for namespace in [&self.client, &self.server] {
+        for (namespace, host) in [(&self.client, 1), (&self.server, 2)] {
             namespace.run(|| {
                 let netlink = Netlink::new()?;
-                for _ in 0..LONGEST_WAIT.as_millis() / ADDRESS_POLL.as_millis() {
-                    if self.has_addresses(&SystemState::read(&netlink)?) {
-                        break;
-                    }
-                    std::thread::sleep(ADDRESS_POLL);
-                }
-                Ok::<_, io::Error>(())
+                (0..self.paths).try_for_each(|path| {
+                    wait_for_addresses(&netlink, &Self::interface(path), &[own_v6(path, host).into()])
+                })
             })??;
         }
         Ok(())
-    }
-
-    /// Whether every path has a usable address of IPv6.
-    fn has_addresses(&self, state: &SystemState) -> bool {
-        let has = |path| {
-            let link = state.link(&Self::interface(path));
-            link.is_some_and(|link| link.addresses.iter().any(IpAddr::is_ipv6))
-        };
-        (0..self.paths).all(has)
     }
 
     fn join(&self, path: u8) -> io::Result<()> {
@@ -274,10 +260,27 @@ impl Testbed {
 
 fn configure(netlink: &Netlink, name: &str, path: u8, host: u16) -> io::Result<()> {
     let v4 = Ipv4Addr::new(10, 77, path, host as u8);
-    let v6 = Ipv6Addr::new(0xfd77, path.into(), 0, 0, 0, 0, 0, host);
     netlink.add_address(name, IpAddr::V4(v4), 24)?;
-    netlink.add_address(name, IpAddr::V6(v6), 64)?;
+    netlink.add_address(name, IpAddr::V6(own_v6(path, host)), 64)?;
     netlink.set_up(name)
+}
+
+fn own_v6(path: u8, host: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd77, path.into(), 0, 0, 0, 0, 0, host)
+}
+
+/// Until an interface of this thread's namespace has these addresses and they can be used: the kernel makes those of IPv6 usable some time after it
+/// took them, on a busy machine much later. Waits ten seconds at most.
+pub fn wait_for_addresses(netlink: &Netlink, interface: &str, addresses: &[IpAddr]) -> io::Result<()> {
+    for _ in 0..LONGEST_WAIT.as_millis() / ADDRESS_POLL.as_millis() {
+        let state = SystemState::read(netlink)?;
+        let link = state.link(interface);
+        if link.is_some_and(|link| addresses.iter().all(|addr| link.addresses.contains(addr))) {
+            break;
+        }
+        std::thread::sleep(ADDRESS_POLL);
+    }
+    Ok(())
 }
 
 /// Whether this process may make namespaces and interfaces; else says on standard error which test is skipped.
@@ -305,9 +308,12 @@ mod tests {
             return;
         }
         let testbed = Testbed::new(2).expect("namespaces");
-        for namespace in [&testbed.client, &testbed.server] {
+        for (namespace, addr) in
+            [(&testbed.client, Testbed::client_v6(1)), (&testbed.server, Testbed::server_v6(1))]
+        {
             let state = namespace.run(|| SystemState::read(&Netlink::new()?)).unwrap().unwrap();
-            assert!(testbed.has_addresses(&state), "{state:?}");
+            let link = state.link(&Testbed::interface(1)).expect("an interface");
+            assert!(link.addresses.contains(&addr.into()), "{state:?}");
         }
         for path in 0..2 {
             for addr in [IpAddr::V4(Testbed::server_v4(path)), IpAddr::V6(Testbed::server_v6(path))] {
