@@ -13,7 +13,7 @@ pub use built::built;
 
 /// Between two looks at addresses that are not usable yet.
 const ADDRESS_POLL: Duration = Duration::from_millis(5);
-/// After that, tests may fail as they like.
+/// After that they will not come.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// A client's and a server's namespace, joined by pairs of virtual Ethernet interfaces. Path 0 is `path0` on both sides,
@@ -57,21 +57,16 @@ impl Testbed {
         for path in 0..paths {
             testbed.join(path)?;
         }
-        testbed.wait_for_addresses()?;
-        Ok(testbed)
-    }
-
-    /// What connects before that does so from the loopback address, and never gets an answer.
-    fn wait_for_addresses(&self) -> io::Result<()> {
-        for (namespace, host) in [(&self.client, 1), (&self.server, 2)] {
-            namespace.run(|| {
+        // What connects before that does so from the loopback address, and never gets an answer.
+        for side in [Side::Client, Side::Server] {
+            testbed.namespace(side).run(|| {
                 let netlink = Netlink::new()?;
-                (0..self.paths).try_for_each(|path| {
-                    wait_for_addresses(&netlink, &Self::interface(path), &[own_v6(path, host).into()])
+                (0..paths).try_for_each(|path| {
+                    wait_for_addresses(&netlink, &Self::interface(path), &[side.path_v6(path).into()])
                 })
             })??;
         }
-        Ok(())
+        Ok(testbed)
     }
 
     fn join(&self, path: u8) -> io::Result<()> {
@@ -95,9 +90,9 @@ impl Testbed {
             if is_direct {
                 netlink.rename("joining", &name)?;
             }
-            configure(&netlink, &name, path, 1)
+            configure(&netlink, &name, path, Side::Client)
         })??;
-        self.server.run(|| configure(&Netlink::new()?, &name, path, 2))?
+        self.server.run(|| configure(&Netlink::new()?, &name, path, Side::Server))?
     }
 
     /// Has the hosts find each other's hardware addresses, which would cost the first packets a round trip, and waits so long for it. A
@@ -129,25 +124,25 @@ impl Testbed {
     /// The client's IPv4 address on a path.
     #[must_use]
     pub fn client_v4(path: u8) -> Ipv4Addr {
-        Ipv4Addr::new(10, 77, path, 1)
+        Side::Client.path_v4(path)
     }
 
     /// The server's IPv4 address on a path.
     #[must_use]
     pub fn server_v4(path: u8) -> Ipv4Addr {
-        Ipv4Addr::new(10, 77, path, 2)
+        Side::Server.path_v4(path)
     }
 
     /// The client's IPv6 address on a path.
     #[must_use]
     pub fn client_v6(path: u8) -> Ipv6Addr {
-        Ipv6Addr::new(0xfd77, path.into(), 0, 0, 0, 0, 0, 1)
+        Side::Client.path_v6(path)
     }
 
     /// The server's IPv6 address on a path.
     #[must_use]
     pub fn server_v6(path: u8) -> Ipv6Addr {
-        Ipv6Addr::new(0xfd77, path.into(), 0, 0, 0, 0, 0, 2)
+        Side::Server.path_v6(path)
     }
 }
 
@@ -258,29 +253,25 @@ impl Testbed {
     }
 }
 
-fn configure(netlink: &Netlink, name: &str, path: u8, host: u16) -> io::Result<()> {
-    let v4 = Ipv4Addr::new(10, 77, path, host as u8);
-    netlink.add_address(name, IpAddr::V4(v4), 24)?;
-    netlink.add_address(name, IpAddr::V6(own_v6(path, host)), 64)?;
+fn configure(netlink: &Netlink, name: &str, path: u8, side: Side) -> io::Result<()> {
+    netlink.add_address(name, side.path_v4(path).into(), 24)?;
+    netlink.add_address(name, side.path_v6(path).into(), 64)?;
     netlink.set_up(name)
 }
 
-fn own_v6(path: u8, host: u16) -> Ipv6Addr {
-    Ipv6Addr::new(0xfd77, path.into(), 0, 0, 0, 0, 0, host)
-}
-
 /// Until an interface of this thread's namespace has these addresses and they can be used: the kernel makes those of IPv6 usable some time after it
-/// took them, on a busy machine much later. Waits ten seconds at most.
+/// took them, on a busy machine much later. Errors: `TimedOut` after ten seconds.
 pub fn wait_for_addresses(netlink: &Netlink, interface: &str, addresses: &[IpAddr]) -> io::Result<()> {
     for _ in 0..LONGEST_WAIT.as_millis() / ADDRESS_POLL.as_millis() {
         let state = SystemState::read(netlink)?;
         let link = state.link(interface);
         if link.is_some_and(|link| addresses.iter().all(|addr| link.addresses.contains(addr))) {
-            break;
+            return Ok(());
         }
         std::thread::sleep(ADDRESS_POLL);
     }
-    Ok(())
+    let message = format!("{interface} can't use {addresses:?} after {LONGEST_WAIT:?}");
+    Err(io::Error::new(io::ErrorKind::TimedOut, message))
 }
 
 /// Whether this process may make namespaces and interfaces; else says on standard error which test is skipped.
