@@ -314,7 +314,7 @@ fn https_is_verified() {
         .map(|what| format!("{what}_temp_path {}/{what};", folder.display()));
     let root = folder.display();
     let configuration = format!(
-        "daemon off; pid {root}/pid; error_log {root}/errors; events {{}}
+        "daemon off; master_process off; pid {root}/pid; error_log {root}/errors; events {{}}
          http {{ log_format version '$args $server_protocol'; access_log {root}/versions version; {}
          server {{ listen 8443 ssl http2; ssl_certificate {root}/certificate; ssl_certificate_key {root}/key; root {root}/site; }} }}",
         places.join(" ")
