@@ -105,7 +105,7 @@ fn read_to_end(stream: &mut TcpStream, block: &mut [u8]) -> io::Result<u64> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Throughput {
     pub(super) gbit_per_s: f64,
-    /// User and system time of the proxy for 1e9 bytes; nothing without one.
+    /// User and system time of the proxy for 1e9 bytes; nothing without one, or if it took less than the system's clock can tell.
     pub(super) cpu_s_per_gb: Option<f64>,
     /// Busy time of the whole machine for them, client and server included.
     pub(super) machine_s_per_gb: f64,
@@ -161,9 +161,10 @@ fn measure(received: &AtomicU64, length: Duration, proxy: Option<&Program>) -> i
     sleep_until_more(received, bytes_from, length, "no byte came")?;
     let (to_s, bytes_to, cpu_to_s, machine_to) = look()?;
     let gigabytes = (bytes_to - bytes_from) as f64 / 1e9;
+    let cpu_s = cpu_from_s.zip(cpu_to_s).map(|(from_s, to_s)| to_s - from_s);
     Ok(Throughput {
         gbit_per_s: gigabytes * 8.0 / (to_s - from_s),
-        cpu_s_per_gb: cpu_from_s.zip(cpu_to_s).map(|(from_s, to_s)| (to_s - from_s) / gigabytes),
+        cpu_s_per_gb: cpu_s.filter(|cpu_s| *cpu_s > 0.0).map(|cpu_s| cpu_s / gigabytes),
         machine_s_per_gb: machine_to.since(machine_from).0 / gigabytes,
     })
 }
